@@ -1,0 +1,244 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/cccgo/ccc/consistency"
+	"github.com/cccgo/ccc/event"
+	"github.com/cccgo/ccc/eventstore"
+	"github.com/google/uuid"
+)
+
+// Run runs a command to its one answer. The ID makes it the same command on
+// every repeat, whoever runs it and whenever: it commits its events at most
+// once, and a repeat gets the first answer, rebuilt from the log. After
+// [Unknown], and after a crash, repeat with the same ID.
+//
+// The error is nil for Committed and Nothing, and an [*Error] otherwise; the
+// outcome's Status is always set. Decide may be called several times.
+func Run[C Command[S], S any](ctx context.Context, r *Runner, id uuid.UUID, c C) (Outcome[S], error) {
+	k := &call[S]{cmd: c, session: session{runner: r, id: id}}
+	k.pauses = pauses{first: r.config.FirstDelay, most: r.config.MaxDelay}
+	out, err := k.run(ctx)
+	out.Attempts, out.codecs = k.attempts, k.reading.codecs
+	if err != nil {
+		err = &Error{Command: k.name, ID: id, Status: out.Status, Attempts: k.attempts, Err: err}
+	}
+	return out, err
+}
+
+// call is one call of Run.
+type call[S any] struct {
+	session
+	cmd  Command[S]
+	view View[S]
+}
+
+// run is the protocol of docs/concepts/protocol.md, step by step.
+func (c *call[S]) run(ctx context.Context) (Outcome[S], error) {
+	if err := c.prepare(ctx); err != nil {
+		return c.end(Failed, err)
+	}
+	until := time.Now().Add(c.runner.config.MaxElapsed)
+	for {
+		out, err, done := c.try(ctx, until)
+		if done {
+			return out, err
+		}
+		if c.attempts >= c.runner.config.MaxAttempts || !c.pauses.wait(ctx, until) {
+			break
+		}
+	}
+	status, err := c.troubled(ctx)
+	return c.lastLook(ctx, status, err)
+}
+
+// try is one attempt. Not done: go on with the next, after a pause.
+func (c *call[S]) try(ctx context.Context, until time.Time) (out Outcome[S], err error, done bool) {
+	caller := ctx
+	defer func() {
+		if p := recover(); p != nil {
+			out, err = c.fatal(caller, &PanicError{p, debug.Stack()})
+			done = true
+		}
+	}()
+	c.attempts++
+	if err := c.rewind(); err != nil {
+		return c.stop(caller, err)
+	}
+	leave, err := c.runner.queue.enter(ctx, until, c.contexts())
+	defer leave()
+	if err != nil {
+		return c.again(ErrContended, err)
+	}
+	ctx, cancel := context.WithDeadline(ctx, earlier(until, time.Now().Add(c.runner.config.AttemptTimeout)))
+	defer cancel()
+
+	// Only a first try may decide on remembered state, and nothing but a save
+	// may come of it: the append checks it, a refusal nobody would.
+	if state, ok := c.remembered(); ok {
+		if p, err := c.plan(state); err == nil && p.saves() {
+			return c.save(ctx, caller, p, true)
+		}
+		if err := c.rewind(); err != nil {
+			return c.stop(caller, err)
+		}
+	}
+	state, own, err := c.read(ctx)
+	if err != nil {
+		return c.stop(caller, err)
+	}
+	if len(own) > 0 { // an earlier attempt or call has landed
+		return c.replay(ctx, caller, own)
+	}
+	c.forgetMoved()
+	p, err := c.plan(state)
+	if err != nil {
+		return c.stop(caller, err)
+	}
+	if !p.saves() { // refused or nothing, and not to be recorded
+		if len(c.open) > 0 { // what is on its way may yet land
+			return c.again(ErrUnavailable, p.refusal)
+		}
+		out, err := c.answer(p.decision, state, false)
+		return out, err, true
+	}
+	return c.save(ctx, caller, p, false)
+}
+
+// plan is a decision, and what the contexts are like once it is saved.
+type plan[S any] struct {
+	decision
+	after []slot
+	state S
+}
+
+func (p plan[S]) saves() bool { return len(p.records) > 0 }
+
+// plan decides, and folds the events before they are saved: what cannot be
+// encoded, decoded or folded is not saved.
+func (c *call[S]) plan(state S) (p plan[S], err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{v, debug.Stack()}
+		}
+	}()
+	if p.decision, err = c.decide(state); err == nil && p.saves() {
+		p.after, p.state, err = c.foldOwn(p.records)
+	}
+	return p, err
+}
+
+// save appends, and takes the store's word for what became of it.
+func (c *call[S]) save(ctx, caller context.Context, p plan[S], remembered bool) (Outcome[S], error, bool) {
+	seen := c.reading.seen()
+	err := c.append(ctx, p.records, seen)
+	switch eventstore.KindOf(err) {
+	case "":
+		c.rememberSaved(p.after, p.records)
+		out, err := c.answer(p.decision, p.state, false)
+		return out, err, true
+	case eventstore.Conflict:
+		c.open = append(c.open, seen) // the transport may have doubled it: it may be our own
+		c.collided = seen
+		c.heat(seen)
+		return c.again(ErrContended, err)
+	case eventstore.NotApplied:
+		return c.again(ErrUnavailable, err)
+	case eventstore.Permanent:
+		if remembered && errors.Is(err, eventstore.ErrInvalid) {
+			return c.again(ErrUnavailable, err) // nothing but a save may come of it
+		}
+		c.sent = true
+		out, err := c.fatal(caller, err)
+		return out, err, true
+	default: // ambiguous
+		c.open = append(c.open, seen)
+		return c.again(ErrUnavailable, err)
+	}
+}
+
+// again: this attempt did not settle it.
+func (c *call[S]) again(class, err error) (Outcome[S], error, bool) {
+	c.trouble, c.reason = class, err
+	return Outcome[S]{}, nil, false
+}
+
+// stop tells errors that another attempt may mend from those it cannot.
+func (c *call[S]) stop(caller context.Context, err error) (Outcome[S], error, bool) {
+	if errors.Is(err, errRetry) {
+		return c.again(ErrUnavailable, err)
+	}
+	out, err := c.fatal(caller, err)
+	return out, err, true
+}
+
+// fatal: no other attempt. What is on its way is looked for once more.
+func (c *call[S]) fatal(ctx context.Context, err error) (Outcome[S], error) {
+	return c.lastLook(ctx, Failed, err)
+}
+
+// lastLook finds out what became of the attempts that are open, with a time of
+// its own. Where none is, there is nothing to find out.
+func (c *call[S]) lastLook(ctx context.Context, status Status, err error) (out Outcome[S], _ error) {
+	if len(c.open) == 0 && !c.sent {
+		return c.end(status, err)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			out, err = c.end(Unknown, fmt.Errorf("%w: %w", ErrUnknown, &PanicError{p, debug.Stack()}))
+		}
+	}()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.runner.config.LastLook)
+	defer cancel()
+	own, lookErr := c.look(ctx)
+	if lookErr == nil && len(own) > 0 {
+		if out, replayErr, done := c.replay(ctx, ctx, own); done {
+			return out, replayErr
+		}
+	}
+	if len(c.open) > 0 {
+		return c.end(Unknown, fmt.Errorf("%w: %w", ErrUnknown, errors.Join(err, lookErr)))
+	}
+	return c.end(status, err)
+}
+
+func (c *call[S]) end(status Status, err error) (Outcome[S], error) {
+	return Outcome[S]{Status: status}, err
+}
+
+// prepare is what a call does once, before its first attempt.
+func (c *call[S]) prepare(ctx context.Context) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{p, debug.Stack()}
+		}
+	}()
+	if c.id == uuid.Nil {
+		return ErrNoID
+	}
+	c.name = c.cmd.CommandName()
+	if c.name == "" {
+		return fmt.Errorf("%w: %T has an empty CommandName", ErrMisuse, c.cmd)
+	}
+	fingerprint, volatile, err := event.Fingerprint(c.name, c.cmd)
+	if err != nil {
+		return err
+	}
+	c.record = volatile || c.runner.config.RecordRefusals
+	c.metadata, err = givenIn(ctx).metadata(c.name, fingerprint, c.id)
+	c.guard = consistency.Where(consistency.CommandKey, c.id.String())
+	c.view = c.cmd.Context()
+	return err
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

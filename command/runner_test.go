@@ -1,0 +1,448 @@
+package command_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cccgo/ccc/command"
+	"github.com/cccgo/ccc/consistency"
+	"github.com/cccgo/ccc/event"
+	"github.com/cccgo/ccc/eventstore"
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+)
+
+func TestStoreCalls(t *testing.T) {
+	s := newStore(t)
+	warm, cold := command.NewRunner(s, command.Config{}), func() *command.Runner { return command.NewRunner(s, command.Config{}) }
+	latest := rule("latest", accounts.Latest(consistency.Where("accountId", "ada")), func(account) ([]event.Event, error) {
+		return []event.Event{posted{"ada", 1}}, nil
+	})
+	for _, c := range []struct {
+		name           string
+		run            func() error
+		reads, appends int
+	}{
+		{"fresh", call(cold(), 1, deposit{"ada", 1}), 1, 1},
+		{"first of a warm runner", call(warm, 2, deposit{"ada", 1}), 1, 1},
+		{"fresh with cached state", call(warm, 3, deposit{"ada", 1}), 0, 1},
+		{"repeat", call(cold(), 3, deposit{"ada", 1}), 1, 0},
+		{"repeat from a cache", call(warm, 3, deposit{"ada", 1}), 2, 1},
+		{"latest", call(cold(), 4, latest), 1, 1},
+		{"repeat of latest, nothing after it", call(cold(), 4, latest), 1, 0},
+		{"other", call(cold(), 5, deposit{"ada", 1}), 1, 1},
+		{"repeat of latest, something after it", call(cold(), 4, latest), 2, 0},
+		{"refusal", call(cold(), 6, withdraw{Account: "ada", Cents: 1000}), 1, 0},
+		{"refusal recorded", call(cold(), 7, withdraw{"ada", 1000, true}), 1, 1},
+		{"first of a warm runner again", call(warm, 8, deposit{"ada", 1}), 1, 2}, // others wrote
+		{"refusal recorded from a cache", call(warm, 9, withdraw{"ada", 1000, true}), 0, 1},
+		{"refusal from a cache", call(warm, 10, withdraw{Account: "ada", Cents: 1000}), 1, 0},
+		{"no context", call(cold(), 11, rule("note", accounts.None(), note)), 0, 1},
+		{"no context, repeated", call(cold(), 11, rule("note", accounts.None(), note)), 1, 1},
+	} {
+		s.snapshots, s.appends = 0, 0
+		if err := c.run(); err != nil {
+			require.ErrorIs(t, err, errAny, c.name)
+		}
+		require.Equal(t, [2]int{c.reads, c.appends}, [2]int{s.snapshots, s.appends}, c.name)
+	}
+}
+
+func note(account) ([]event.Event, error) { return []event.Event{noted{"x"}}, nil }
+
+// errAny is met by every refusal of the tests.
+var errAny = errShort
+
+func (short) Is(err error) bool { return err == errShort }
+
+func call[C command.Command[S], S any](r *command.Runner, n int, c C) func() error {
+	return func() error {
+		_, err := command.Run(ctx, r, id(n), c)
+		return err
+	}
+}
+
+func TestRecordedRefusalIsTheLastWord(t *testing.T) {
+	s := newStore(t)
+	run := func() (command.Outcome[account], error) {
+		return command.Run(ctx, command.NewRunner(s, command.Config{}), id(1), withdraw{"ada", 30, true})
+	}
+	must(t, s, deposit{"ada", 10})
+	first, err := run()
+	endedAs(t, command.Refused, short{20}, first, err)
+	require.Equal(t, int64(10), first.State.Cents)
+	must(t, s, deposit{"ada", 100})
+	again, err := run()
+	endedAs(t, command.Refused, short{20}, again, err)
+	require.True(t, again.Replayed)
+	requireSame(t, first, again)
+
+	// Nobody's context and no stream of domain events shows the marker.
+	out := must(t, s, deposit{"ada", 1})
+	require.Equal(t, int64(111), out.State.Cents)
+	found, err := s.Store.Snapshot(ctx, eventstore.Part{Query: consistency.Where("accountId", "ada")})
+	require.NoError(t, err)
+	require.Len(t, found[0].Records, 3)
+}
+
+func TestNothing(t *testing.T) {
+	s := newStore(t)
+	c := rule("nothing", about("ada"), func(account) ([]event.Event, error) { return nil, nil })
+	out, err := command.Run(ctx, command.NewRunner(s, command.Config{}), id(1), c)
+	require.NoError(t, err)
+	require.Equal(t, command.Nothing, out.Status)
+	require.Empty(t, stored(t, s))
+	for _, replayed := range []bool{false, true} {
+		out, err = command.Run(ctx, command.NewRunner(s, command.Config{RecordRefusals: true}), id(1), c)
+		require.NoError(t, err)
+		require.Equal(t, command.Nothing, out.Status)
+		require.Equal(t, replayed, out.Replayed)
+		require.Len(t, stored(t, s), 1)
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	s := newStore(t)
+	view := about("ada")
+	say := func(events []event.Event, err error) do[account] {
+		return rule("say", view, func(account) ([]event.Event, error) { return events, err })
+	}
+	type unknownEvent struct{ opened }
+	for name, c := range map[string]struct {
+		command do[account]
+		config  command.Config
+		want    error
+		says    string
+	}{
+		"events and an error":     {say([]event.Event{opened{}}, errShort), command.Config{}, command.ErrMisuse, "one of both"},
+		"nil event":               {say([]event.Event{nil}, nil), command.Config{}, command.ErrMisuse, "nil event"},
+		"plain refusal, recorded": {say(nil, errShort), command.Config{RecordRefusals: true}, command.ErrMisuse, "event type"},
+		"event of no codec":       {say([]event.Event{unknownEvent{}}, nil), command.Config{}, event.ErrUnknownType, "unknownEvent"},
+		"zero view":               {rule("zero", command.View[account]{}, note), command.Config{}, command.ErrMisuse, "zero View"},
+		"mistyped key":            {rule("typo", accounts.History(consistency.Where("acountId", "x")), note), command.Config{}, event.ErrQueryKey, "accountId"},
+		"context of command IDs":  {rule("ids", accounts.History(consistency.Where("commandId", "x")), note), command.Config{}, command.ErrMisuse, "commandId"},
+		"latest of all":           {rule("all", accounts.Latest(consistency.All()), note), command.Config{}, command.ErrMisuse, "type or a key"},
+		"no name":                 {rule("", view, note), command.Config{}, command.ErrMisuse, "CommandName"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := command.Run(ctx, command.NewRunner(s, c.config), id(1), c.command)
+			endedAs(t, command.Failed, c.want, out, err)
+			require.ErrorContains(t, err, c.says)
+		})
+	}
+	out, err := command.Run(ctx, command.NewRunner(s, command.Config{}), uuid.Nil, deposit{"ada", 1})
+	endedAs(t, command.Failed, command.ErrNoID, out, err)
+	out, err = command.Run(command.WithMetadata(ctx, map[string]string{"ccc.command": "x"}), command.NewRunner(s, command.Config{}), id(1), deposit{"ada", 1})
+	endedAs(t, command.Failed, command.ErrMisuse, out, err)
+	require.Empty(t, stored(t, s))
+}
+
+func TestPanics(t *testing.T) {
+	evil := command.NewModel(events, func(account, event.Event) account { panic("evolve") })
+	for name, c := range map[string]do[account]{
+		"decide": rule("d", about("ada"), func(account) ([]event.Event, error) { panic("decide") }),
+		"evolve": rule("e", evil.History(consistency.Where("accountId", "ada")), note),
+		"own":    rule("o", evil.History(consistency.Where("accountId", "eve")), func(account) ([]event.Event, error) { return []event.Event{opened{"eve"}}, nil }),
+		"view":   rule("v", command.Join(about("ada"), about("bob"), func(a, b account) account { panic("view") }), note),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			must(t, s, deposit{"ada", 1})
+			s.appends = 0
+			out, err := command.Run(ctx, command.NewRunner(s, command.Config{}), id(1), c)
+			var p *command.PanicError
+			require.ErrorAs(t, err, &p)
+			require.Contains(t, string(p.Stack), "runner_test.go")
+			require.Equal(t, command.Failed, out.Status)
+			require.Zero(t, s.appends, "an event that cannot be folded is not saved")
+		})
+	}
+}
+
+func TestPanicWhileAnAttemptIsOpenIsUnknown(t *testing.T) {
+	s := newStore(t)
+	s.onAppend = func(int, appendFn) (eventstore.Receipt, error) { return eventstore.Receipt{}, eventstore.Ambiguous }
+	calls := 0
+	c := rule("once", about("ada"), func(account) ([]event.Event, error) {
+		if calls++; calls > 1 {
+			panic("second")
+		}
+		return []event.Event{opened{"ada"}}, nil
+	})
+	synctest.Test(t, func(t *testing.T) {
+		out, err := command.Run(ctx, command.NewRunner(s, command.Config{CacheBytes: -1}), id(1), c)
+		endedAs(t, command.Unknown, command.ErrUnknown, out, err)
+	})
+}
+
+func TestUnreadableEventFailsTheCommand(t *testing.T) {
+	s := newStore(t)
+	for name, r := range map[string]event.Record{
+		"unknown type": {ID: uuid.New(), Type: "Foreign", Data: []byte(`{"accountId":"ada"}`)},
+		"bad payload":  {ID: uuid.New(), Type: "MoneyPosted", Data: []byte(`{"accountId":"bob","cents":7}`)},
+	} {
+		_, err := s.Store.Append(ctx, []event.Record{r}, nil)
+		require.NoError(t, err)
+		who := map[string]string{"unknown type": "ada", "bad payload": "bob"}[name]
+		out, err := command.Run(ctx, command.NewRunner(s, command.Config{}), id(1), deposit{who, 1})
+		require.Equal(t, command.Failed, out.Status)
+		require.ErrorContains(t, err, r.ID.String())
+	}
+}
+
+func TestReplayThatCannotBeRebuiltIsNotCalledFailed(t *testing.T) {
+	s := newStore(t)
+	broken := false
+	m := command.NewModel(events, func(a account, e event.Event) account {
+		if broken {
+			panic("a new version")
+		}
+		return a
+	})
+	c := rule("open", m.History(consistency.Where("accountId", "ada")), func(account) ([]event.Event, error) { return []event.Event{opened{"ada"}}, nil })
+	run := func() (command.Outcome[account], error) {
+		return command.Run(ctx, command.NewRunner(s, command.Config{}), id(1), c)
+	}
+	_, err := run()
+	require.NoError(t, err)
+	broken = true
+	out, err := run()
+	require.NotEqual(t, command.Failed, out.Status)
+	require.Equal(t, command.Unknown, out.Status)
+	require.ErrorIs(t, err, command.ErrUnknown)
+}
+
+func TestMetadata(t *testing.T) {
+	s := newStore(t)
+	clock := time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.FixedZone("far", 3600))
+	r := command.NewRunner(s, command.Config{Clock: func() time.Time { return clock }})
+	caller := command.WithMetadata(command.WithMetadata(ctx, map[string]string{"actor": "eve"}), map[string]string{"tenant": "t1"})
+	first, err := command.Run(caller, r, id(1), transfer{"ada", "bob", 0})
+	require.NoError(t, err)
+	require.Len(t, first.Events, 2)
+	for i, e := range first.Events {
+		require.Equal(t, event.DerivedID(id(1), i), e.ID)
+		require.Equal(t, clock.UTC().Truncate(time.Microsecond), e.Time)
+		m := e.Metadata
+		require.Equal(t, "transfer", m.Command)
+		require.Equal(t, 2, m.Events)
+		require.Equal(t, id(1).String(), m.Correlation)
+		require.Equal(t, id(1).String(), m.Causation)
+		require.Equal(t, map[string]string{"actor": "eve", "tenant": "t1"}, m.Custom)
+	}
+	require.Equal(t, id(1), first.Events[0].ID)
+
+	again, err := command.Run(ctx, command.NewRunner(s, command.Config{}), id(1), transfer{"ada", "bob", 0})
+	require.NoError(t, err)
+	requireSame(t, first, again) // the first caller's metadata and time
+
+	next, err := command.Run(command.WithCause(ctx, first.Events[1]), r, id(2), deposit{"ada", 1})
+	require.NoError(t, err)
+	m := next.Events[0].Metadata
+	require.Equal(t, first.Events[1].ID.String(), m.Causation)
+	require.Equal(t, id(1).String(), m.Correlation)
+	require.Equal(t, 1, m.Depth)
+
+	decoded, err := first.Decoded()
+	require.NoError(t, err)
+	require.Equal(t, []event.Event{posted{"ada", 0}, posted{"bob", 0}}, decoded)
+}
+
+func TestKeyID(t *testing.T) {
+	seen := map[uuid.UUID]bool{}
+	for _, k := range [][2]string{{"a", "bc"}, {"ab", "c"}, {"", "abc"}, {"a", "b"}, {"a", "\x00"}, {"a\x00", "b"}} {
+		one, err := command.KeyID(k[0], k[1])
+		require.NoError(t, err)
+		two, _ := command.KeyID(k[0], k[1])
+		require.Equal(t, one, two)
+		require.False(t, seen[one])
+		seen[one] = true
+	}
+	one, _ := command.KeyID("scope", "key") // a stored format: never another
+	require.Equal(t, "7cb0bdd6-8c6a-55fc-bba4-a31f793b6d06", one.String())
+	_, err := command.KeyID("a", "")
+	require.ErrorIs(t, err, command.ErrNoID)
+}
+
+// shelf is a state that refers to a map, and can be cloned.
+type shelf struct{ Books map[string]int64 }
+
+func (s shelf) Clone() shelf {
+	out := shelf{Books: map[string]int64{}}
+	for k, v := range s.Books {
+		out.Books[k] = v
+	}
+	return out
+}
+
+func TestNobodyTouchesWhatIsKept(t *testing.T) {
+	s := newStore(t)
+	shelves := command.NewModel(events, func(m shelf, e event.Event) shelf {
+		if m.Books == nil {
+			m.Books = map[string]int64{}
+		}
+		if p, ok := e.(posted); ok {
+			m.Books[p.Account] += p.Cents // in place
+		}
+		return m
+	})
+	r := command.NewRunner(s, command.Config{})
+	add := rule("add", shelves.History(consistency.Where("accountId", "ada")), func(m shelf) ([]event.Event, error) {
+		m.Books["ada"] = 1000 // an impure Decide
+		return []event.Event{posted{"ada", 1}}, nil
+	})
+	add.View = hidden[command.View[shelf]]{shelves.History(consistency.Where("accountId", "ada"))}
+	must(t, s, deposit{"ada", 1})
+	for n := range 5 {
+		s.appends, s.snapshots = 0, 0
+		if n == 3 {
+			must(t, s, deposit{"ada", 1}) // a conflict, and a catch-up
+			s.appends, s.snapshots = 0, 0
+		}
+		out, err := command.Run(ctx, r, id(n), add)
+		require.NoError(t, err)
+		require.Equal(t, int64(n+2+n/3), out.State.Books["ada"])
+		out.State.Books["ada"] = -5 // an impure caller
+	}
+}
+
+func TestStatesThatCannotBeKeptAreReadEachTime(t *testing.T) {
+	s := newStore(t)
+	m := command.NewModel(events, func(m tally, e event.Event) tally { return m })
+	c := rule("map", m.History(consistency.Where("accountId", "ada")), func(tally) ([]event.Event, error) { return []event.Event{opened{"ada"}}, nil })
+	r := command.NewRunner(s, command.Config{})
+	for n := range 3 {
+		s.snapshots = 0
+		_, err := command.Run(ctx, r, id(n), c)
+		require.NoError(t, err)
+		require.Equal(t, 1, s.snapshots)
+	}
+}
+
+func TestCacheIsBoundedByWeight(t *testing.T) {
+	s := newStore(t)
+	r := command.NewRunner(s, command.Config{CacheBytes: 10_000}) // about thirty accounts
+	const many = 1000
+	for n := range many {
+		_, err := command.Run(ctx, r, command.NewID(), deposit{id(n).String(), 1})
+		require.NoError(t, err)
+	}
+	s.snapshots = 0
+	for n := range many {
+		_, err := command.Run(ctx, r, command.NewID(), deposit{id(n).String(), 1})
+		require.NoError(t, err)
+	}
+	require.Greater(t, s.snapshots, many*9/10)
+}
+
+func TestCollidingCommandsQueueUp(t *testing.T) {
+	s := newStore(t)
+	r := command.NewRunner(s.Store, command.Config{})
+	const writers, each = 64, 10
+	var attempts atomic.Int64
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for range each {
+				out, err := command.Run(ctx, r, command.NewID(), deposit{"ada", 1})
+				if err != nil {
+					t.Error(err)
+				}
+				attempts.Add(int64(out.Attempts))
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, stored(t, s), writers*each)
+	require.LessOrEqual(t, float64(attempts.Load())/(writers*each), 2.0, "attempts per success")
+}
+
+func TestColdContextsDoNotHoldCommandsUp(t *testing.T) {
+	s := newStore(t)
+	r := command.NewRunner(s, command.Config{})
+	must(t, s, deposit{"settings", 1})
+	synctest.Test(t, func(t *testing.T) {
+		// Two commands that read the same settings are both in their append at
+		// once: nobody ever moved the settings.
+		var inside atomic.Int64
+		both := make(chan struct{})
+		s.onAppend = func(_ int, do appendFn) (eventstore.Receipt, error) {
+			if inside.Add(1) == 2 {
+				close(both)
+			}
+			<-both
+			return do()
+		}
+		var wg sync.WaitGroup
+		for _, who := range []string{"ada", "bob"} {
+			wg.Go(func() {
+				c := rule("pay", command.Join(about("settings"), about(who), func(_, a account) account { return a }),
+					func(account) ([]event.Event, error) { return []event.Event{posted{who, 1}}, nil })
+				_, err := command.Run(ctx, r, command.NewID(), c)
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		s.onAppend = func(int, appendFn) (eventstore.Receipt, error) { return eventstore.Receipt{}, eventstore.NotApplied }
+		began := time.Now()
+		out, err := command.Run(ctx, command.NewRunner(s, command.Config{MaxElapsed: time.Minute, MaxAttempts: 1e9}), id(1), deposit{"ada", 1})
+		endedAs(t, command.Unavailable, command.ErrUnavailable, out, err)
+		require.LessOrEqual(t, time.Since(began), time.Minute)
+		require.Greater(t, out.Attempts, 50)
+
+		out, err = command.Run(ctx, command.NewRunner(s, command.Config{MaxAttempts: 3}), id(1), deposit{"ada", 1})
+		endedAs(t, command.Unavailable, command.ErrUnavailable, out, err)
+		require.Equal(t, 3, out.Attempts)
+
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		out, err = command.Run(ended, command.NewRunner(s, command.Config{}), id(1), deposit{"ada", 1})
+		endedAs(t, command.Unavailable, context.Canceled, out, err)
+	})
+}
+
+func TestContended(t *testing.T) {
+	s := newStore(t)
+	s.onSnapshot = func(_ int, parts []eventstore.Part, do snapshotFn) ([]eventstore.Result, error) {
+		res, err := do()
+		if !parts[1].LatestOnly {
+			_, err := s.Store.Append(ctx, []event.Record{{ID: uuid.New(), Type: "AccountOpened", Data: []byte(`{"accountId":"ada"}`)}}, nil)
+			require.NoError(t, err)
+		}
+		return res, err
+	}
+	synctest.Test(t, func(t *testing.T) {
+		out, err := command.Run(ctx, command.NewRunner(s, command.Config{MaxAttempts: 5}), id(1), deposit{"ada", 1})
+		require.Equal(t, command.Contended, out.Status, "%v", err)
+		require.ErrorIs(t, err, command.ErrContended)
+		require.ErrorIs(t, err, eventstore.Conflict)
+	})
+}
+
+func TestReadErrorsAreRetried(t *testing.T) {
+	s := newStore(t)
+	s.onSnapshot = func(n int, _ []eventstore.Part, do snapshotFn) ([]eventstore.Result, error) {
+		if n < 4 {
+			return nil, errors.New("no route")
+		}
+		return do()
+	}
+	synctest.Test(t, func(t *testing.T) {
+		out, err := command.Run(ctx, command.NewRunner(s, command.Config{}), id(1), deposit{"ada", 1})
+		require.NoError(t, err)
+		require.Equal(t, 4, out.Attempts)
+	})
+}
