@@ -6,7 +6,6 @@ import (
 	"maps"
 
 	"github.com/cccgo/ccc/event"
-	"github.com/google/uuid"
 )
 
 type metadataKey struct{}
@@ -56,7 +55,7 @@ func WithCause(ctx context.Context, cause event.Record) context.Context {
 }
 
 // metadata is what all events of a call have in common.
-func (g given) metadata(name, fingerprint string, id uuid.UUID) (event.Metadata, error) {
+func (g given) metadata(name, fingerprint, id string) (event.Metadata, error) {
 	for k := range g.custom {
 		if event.ReservedMetadata(k) {
 			return event.Metadata{}, fmt.Errorf("%w: metadata key %q is one of the framework's: use another", ErrMisuse, k)
@@ -66,15 +65,11 @@ func (g given) metadata(name, fingerprint string, id uuid.UUID) (event.Metadata,
 		Command: name, Fingerprint: fingerprint, Custom: g.custom,
 		Correlation: g.correlation, Causation: g.causation, Depth: g.depth,
 	}
-	text := ""
-	if m.Correlation == "" || m.Causation == "" {
-		text = id.String()
-	}
 	if m.Correlation == "" {
-		m.Correlation = text
+		m.Correlation = id
 	}
 	if m.Causation == "" {
-		m.Causation = text
+		m.Causation = id
 	}
 	return m, nil
 }

@@ -19,7 +19,7 @@ const maxRounds = 16
 var errStale = errors.New("the store shows an older state than it did before")
 
 // reset forgets all that was read.
-func (r *reading) reset() { *r = reading{codecs: r.codecs, wanted: r.wanted[:0]} }
+func (r *reading) reset() { *r = reading{slots: r.slots[:0], codecs: r.codecs, wanted: r.wanted[:0]} }
 
 // rewind makes the reading ready for a new attempt: states that no decision has
 // touched, and what the view wants beyond them.
@@ -138,7 +138,8 @@ func (s *slot) catchUp(res eventstore.Result) error {
 // of records. Events that a context's query does not meet are not folded into
 // it: a replay would not find them there.
 func (c *call[S]) foldOwn(records []event.Record) (after []slot, state S, err error) {
-	r := reading{slots: slices.Clone(c.reading.slots), codecs: c.reading.codecs, chosen: c.reading.chosen, settled: true}
+	r := &c.next
+	*r = reading{slots: append(c.room.after[:0], c.reading.slots...), codecs: c.reading.codecs, chosen: c.reading.chosen, settled: true}
 	for i := range r.slots {
 		s := &r.slots[i]
 		if !s.used {
@@ -160,7 +161,7 @@ func (c *call[S]) foldOwn(records []event.Record) (after []slot, state S, err er
 			s.kept = s.leaf.model.copy(s.state)
 		}
 	}
-	state, ok := evaluate(c.view, &r)
+	state, ok := evaluate(c.view, r)
 	if !ok {
 		return nil, state, cmpErr(r.err, errUnsettled)
 	}

@@ -36,6 +36,12 @@ type call[S any] struct {
 	session
 	cmd  Command[S]
 	view View[S]
+	next reading  // as it is once the decision is saved
+	room struct { // for the usual one or two contexts
+		slots, after [2]slot
+		wanted       [2]*leaf
+		codecs       [1]*event.Codec
+	}
 }
 
 // run is the protocol of docs/concepts/protocol.md, step by step.
@@ -62,6 +68,9 @@ func (c *call[S]) try(ctx context.Context, until time.Time) (out Outcome[S], err
 	caller := ctx
 	defer func() {
 		if p := recover(); p != nil {
+			if c.sending != nil {
+				c.open = append(c.open, c.sending)
+			}
 			out, err = c.fatal(caller, &PanicError{p, debug.Stack()})
 			done = true
 		}
@@ -230,8 +239,10 @@ func (c *call[S]) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	c.record = volatile || c.runner.config.RecordRefusals
-	c.metadata, err = givenIn(ctx).metadata(c.name, fingerprint, c.id)
-	c.guard = consistency.Where(consistency.CommandKey, c.id.String())
+	c.idText = c.id.String()
+	c.metadata, err = givenIn(ctx).metadata(c.name, fingerprint, c.idText)
+	c.guard = consistency.Where(consistency.CommandKey, c.idText)
+	c.reading = reading{slots: c.room.slots[:0], wanted: c.room.wanted[:0], codecs: c.room.codecs[:0]}
 	c.view = c.cmd.Context()
 	return err
 }

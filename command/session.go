@@ -16,12 +16,14 @@ type session struct {
 	runner   *Runner
 	name     string
 	id       uuid.UUID
+	idText   string
 	guard    consistency.Query // observed as: no match
 	metadata event.Metadata
 	record   bool // every refusal, and nothing to do
 	reading  reading
 	open     [][]sighting        // what each attempt that may still land has seen
 	history  []eventstore.Result // of the contexts, from the read that found own events; nil if it was a catch-up
+	sending  []sighting          // of the append that runs; still set where the store panicked
 	collided []sighting          // what the last attempt had seen, if it was a conflict
 	sent     bool                // an append was answered as permanent: a doubled one may have landed before
 	attempts int
@@ -59,9 +61,9 @@ func (s *session) append(ctx context.Context, records []event.Record, seen []sig
 		observations = append(observations, consistency.Observation{Query: o.leaf.query, At: o.at})
 	}
 	observations = append(observations, consistency.Observation{Query: s.guard})
-	s.open = append(s.open, seen) // should the store panic
+	s.sending = seen
 	receipt, err := s.runner.store.Append(ctx, records, observations)
-	s.open = s.open[:len(s.open)-1]
+	s.sending = nil
 	if err != nil {
 		return err
 	}

@@ -61,12 +61,15 @@ func Tags(data json.RawMessage) ([]Tag, error) {
 		return nil, fmt.Errorf("consistency: %w: not JSON in UTF-8", ErrData)
 	}
 	s := scanner{data: data}
+	if len(data) <= shared {
+		s.text = string(data)
+	}
 	s.space()
 	if s.data[s.at] != '{' {
 		return nil, fmt.Errorf("consistency: %w: not a JSON object", ErrData)
 	}
 	s.at++
-	var tags []Tag
+	tags := make([]Tag, 0, 4)
 	var seen nameSet
 	for {
 		s.space()
@@ -77,7 +80,7 @@ func Tags(data json.RawMessage) ([]Tag, error) {
 			s.at++
 			continue
 		}
-		key, err := s.text()
+		key, err := s.string()
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +99,7 @@ func Tags(data json.RawMessage) ([]Tag, error) {
 			}
 			continue
 		}
-		value, err := s.text()
+		value, err := s.string()
 		if err != nil {
 			return nil, fmt.Errorf("%w, under key %.80q", err, key)
 		}
@@ -129,9 +132,14 @@ func (s *nameSet) add(name string) (isNew bool) {
 	return true
 }
 
+// shared is the most data whose keys and values are parts of one string: whoever
+// keeps one of them keeps all.
+const shared = 4 << 10
+
 // scanner walks over JSON that is known to be valid.
 type scanner struct {
 	data []byte
+	text string // the same, where it may be shared
 	at   int
 }
 
@@ -146,14 +154,24 @@ func (s *scanner) space() {
 	}
 }
 
-// text reads the string that begins here.
-func (s *scanner) text() (string, error) {
+// string reads the string that begins here.
+func (s *scanner) string() (string, error) {
 	raw, escaped, err := s.raw()
-	if err != nil || !escaped {
-		return string(raw[1 : len(raw)-1]), err
+	switch {
+	case err != nil:
+		return "", err
+	case escaped:
+		return unescape(raw)
+	case s.text != "":
+		return s.text[s.at-len(raw)+1 : s.at-1], nil
 	}
-	var out string
-	return out, json.Unmarshal(raw, &out)
+	return string(raw[1 : len(raw)-1]), nil
+}
+
+// unescape stands alone because its result is on the heap.
+func unescape(raw []byte) (text string, err error) {
+	err = json.Unmarshal(raw, &text)
+	return text, err
 }
 
 // raw passes over the string that begins here, quotes included.

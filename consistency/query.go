@@ -27,7 +27,12 @@ type Tag struct{ Key, Value string }
 // Where meets events whose data has the string value at the top-level key. It
 // is compared byte by byte. A dot in a key is a plain character, not a path.
 func Where(key, value string) Query {
-	return Query{[]Criterion{{Tags: []Tag{{key, value}}}}}
+	one := &struct { // in one piece: queries are made for each command
+		criteria [1]Criterion
+		tags     [1]Tag
+	}{tags: [1]Tag{{key, value}}}
+	one.criteria[0].Tags = one.tags[:]
+	return Query{one.criteria[:]}
 }
 
 // All meets every event.
@@ -61,6 +66,21 @@ func (q Query) Or(other Query) Query {
 	out := Query{slices.Clone(q.criteria)}
 	for _, c := range other.criteria {
 		out = out.with(c)
+	}
+	return out
+}
+
+// AddTypes adds other names of the types that q names: more returns those of
+// one type, in any order, itself included or not.
+func (q Query) AddTypes(more func(name string) []string) Query {
+	out := Query{make([]Criterion, 0, len(q.criteria))}
+	for _, c := range q.criteria {
+		types := slices.Clone(c.Types)
+		for _, name := range c.Types {
+			types = append(types, more(name)...)
+		}
+		slices.Sort(types)
+		out = out.with(Criterion{slices.Compact(types), c.Tags})
 	}
 	return out
 }
@@ -145,7 +165,11 @@ func (c Criterion) append(b []byte) []byte {
 		if i > 0 || len(c.Types) > 0 {
 			b = append(b, ' ')
 		}
-		b = append(b, t.Key...)
+		if validKey(t.Key) {
+			b = append(b, t.Key...)
+		} else { // it could look like more than a key
+			b = strconv.AppendQuote(b, t.Key)
+		}
 		b = append(b, '=')
 		b = strconv.AppendQuote(b, t.Value)
 	}

@@ -40,8 +40,8 @@ func (q Query) Validate() error {
 	for _, c := range q.criteria {
 		size += max(1, len(c.Types))
 		for _, t := range c.Types {
-			if err := checkText(t); err != nil || t == "" {
-				return fmt.Errorf("consistency: %w: event type %.80q must be 1 to %d bytes of UTF-8 without U+0000", ErrQuery, t, MaxValue)
+			if err := CheckType(t); err != nil {
+				return err
 			}
 		}
 		for _, t := range c.Tags {
@@ -55,6 +55,15 @@ func (q Query) Validate() error {
 	}
 	if size > MaxCriteria {
 		return fmt.Errorf("consistency: %w: %d criteria (each type counts), the limit is %d: split the command or carry state in events", ErrQuery, size, MaxCriteria)
+	}
+	return nil
+}
+
+// CheckType says why an event type cannot be named so, or nil. Errors wrap
+// [ErrQuery].
+func CheckType(name string) error {
+	if err := checkText(name); err != nil || name == "" {
+		return fmt.Errorf("consistency: %w: event type %.80q must be 1 to %d bytes of UTF-8 without U+0000", ErrQuery, name, MaxValue)
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func checkRecord(r event.Record) ([]consistency.Tag, error) {
 	if r.ID == uuid.Nil {
 		return nil, errNoID
 	}
-	if err := consistency.All().Type(r.Type).Validate(); err != nil {
+	if err := consistency.CheckType(r.Type); err != nil {
 		return nil, err
 	}
 	if len(r.Data) > MaxEventBytes {
