@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -141,6 +142,7 @@ func rule[S any](name string, view command.View[S], decide func(S) ([]event.Even
 // hooked is a store whose calls a test can stand between.
 type hooked struct {
 	eventstore.Store
+	anyID              bool // takes a second event with the same event_id, as some servers do
 	mu                 sync.Mutex
 	appends, snapshots int
 	// onAppend and onSnapshot get the number of the call, from 1, and do it.
@@ -150,6 +152,12 @@ type hooked struct {
 
 func (h *hooked) Append(ctx context.Context, records []event.Record, seen []consistency.Observation) (eventstore.Receipt, error) {
 	n := h.count(&h.appends)
+	if h.anyID {
+		records = slices.Clone(records)
+		for i := range records {
+			records[i].ID = uuid.New()
+		}
+	}
 	do := func() (eventstore.Receipt, error) { return h.Store.Append(context.WithoutCancel(ctx), records, seen) }
 	if h.onAppend == nil {
 		return do()

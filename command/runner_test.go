@@ -341,34 +341,60 @@ func TestCacheIsBoundedByWeight(t *testing.T) {
 }
 
 func TestCollidingCommandsQueueUp(t *testing.T) {
-	s := newStore(t)
-	r := command.NewRunner(s.Store, command.Config{})
-	const writers, each = 64, 10
-	var attempts atomic.Int64
-	var wg sync.WaitGroup
-	for range writers {
-		wg.Go(func() {
-			for range each {
-				out, err := command.Run(ctx, r, command.NewID(), deposit{"ada", 1})
-				if err != nil {
-					t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		s.onAppend = func(_ int, do appendFn) (eventstore.Receipt, error) {
+			time.Sleep(time.Millisecond) // so that everybody collides who can
+			return do()
+		}
+		r := command.NewRunner(s, command.Config{})
+		const writers, each = 64, 10
+		var attempts, most atomic.Int64
+		var wg sync.WaitGroup
+		for range writers {
+			wg.Go(func() {
+				for range each {
+					out, err := command.Run(ctx, r, command.NewID(), deposit{"ada", 1})
+					if err != nil {
+						t.Error(err)
+					}
+					attempts.Add(int64(out.Attempts))
+					for m := most.Load(); int64(out.Attempts) > m && !most.CompareAndSwap(m, int64(out.Attempts)); m = most.Load() {
+					}
 				}
-				attempts.Add(int64(out.Attempts))
-			}
-		})
-	}
-	wg.Wait()
-	require.Len(t, stored(t, s), writers*each)
-	require.LessOrEqual(t, float64(attempts.Load())/(writers*each), 2.0, "attempts per success")
+			})
+		}
+		wg.Wait()
+		t.Logf("%d commands, %d attempts, at most %d for one", writers*each, attempts.Load(), most.Load())
+		require.LessOrEqual(t, most.Load(), int64(3), "nobody starves")
+		require.Len(t, stored(t, s), writers*each)
+		require.LessOrEqual(t, float64(attempts.Load())/(writers*each), 2.0, "attempts per success")
+	})
 }
 
-func TestColdContextsDoNotHoldCommandsUp(t *testing.T) {
+func TestContextsThatNobodyMovesDoNotHoldCommandsUp(t *testing.T) {
 	s := newStore(t)
 	r := command.NewRunner(s, command.Config{})
 	must(t, s, deposit{"settings", 1})
+	pay := func(who string) do[account] {
+		return rule("pay", command.Join(about("settings"), about(who), func(_, a account) account { return a }),
+			func(account) ([]event.Event, error) { return []event.Event{posted{who, 1}}, nil })
+	}
 	synctest.Test(t, func(t *testing.T) {
-		// Two commands that read the same settings are both in their append at
-		// once: nobody ever moved the settings.
+		// A collision on one account, whose command reads the settings too.
+		s.appends = 0
+		s.onAppend = func(n int, do appendFn) (eventstore.Receipt, error) {
+			if n == 1 {
+				must(t, s.Store, deposit{"eve", 1})
+			}
+			return do()
+		}
+		out, err := command.Run(ctx, r, command.NewID(), pay("eve"))
+		require.NoError(t, err)
+		require.Equal(t, 2, out.Attempts)
+
+		// Then two commands that read the settings are both in their append at
+		// once: it was the account that moved.
 		var inside atomic.Int64
 		both := make(chan struct{})
 		s.onAppend = func(_ int, do appendFn) (eventstore.Receipt, error) {
@@ -381,10 +407,7 @@ func TestColdContextsDoNotHoldCommandsUp(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, who := range []string{"ada", "bob"} {
 			wg.Go(func() {
-				c := rule("pay", command.Join(about("settings"), about(who), func(_, a account) account { return a }),
-					func(account) ([]event.Event, error) { return []event.Event{posted{who, 1}}, nil })
-				_, err := command.Run(ctx, r, command.NewID(), c)
-				if err != nil {
+				if _, err := command.Run(ctx, r, command.NewID(), pay(who)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -430,6 +453,52 @@ func TestContended(t *testing.T) {
 		require.ErrorIs(t, err, command.ErrContended)
 		require.ErrorIs(t, err, eventstore.Conflict)
 	})
+}
+
+func TestPermanentReadErrorEndsTheCall(t *testing.T) {
+	s := newStore(t)
+	s.onSnapshot = func(int, []eventstore.Part, snapshotFn) ([]eventstore.Result, error) {
+		return nil, eventstore.Closed()
+	}
+	out, err := command.Run(ctx, command.NewRunner(s, command.Config{}), id(1), deposit{"ada", 1})
+	endedAs(t, command.Failed, eventstore.ErrClosed, out, err)
+	require.Equal(t, 1, out.Attempts)
+}
+
+func TestForeignEventsUnderAnID(t *testing.T) {
+	s := newStore(t)
+	foreign := func(n int) {
+		_, err := s.Store.Append(ctx, []event.Record{{ID: uuid.New(), Type: "Noted", Data: []byte(`{"commandId":"` + id(n).String() + `"}`)}}, nil)
+		require.NoError(t, err)
+	}
+	r := command.NewRunner(s, command.Config{})
+	first, err := command.Run(ctx, r, id(1), deposit{"ada", 1})
+	require.NoError(t, err)
+	foreign(1)
+	again, err := command.Run(ctx, command.NewRunner(s, command.Config{}), id(1), deposit{"ada", 1})
+	require.NoError(t, err)
+	requireSame(t, first, again)
+
+	foreign(2) // before ours: the ID is taken
+	out, err := command.Run(ctx, r, id(2), deposit{"bob", 1})
+	endedAs(t, command.Reused, command.ErrIDReused, out, err)
+}
+
+func TestMarkersAreNobodysFacts(t *testing.T) {
+	s := newStore(t)
+	out, err := command.Run(ctx, command.NewRunner(s, command.Config{}), id(1), withdraw{"ada", 30, true})
+	endedAs(t, command.Refused, short{30}, out, err)
+	count := command.NewModel(events, func(n int, _ event.Event) int { return n + 1 })
+	all := rule("count", count.History(consistency.All()), func(n int) ([]event.Event, error) {
+		require.Zero(t, n)
+		return []event.Event{noted{"x"}}, nil
+	})
+	for _, replayed := range []bool{false, true} {
+		out, err := command.Run(ctx, command.NewRunner(s, command.Config{}), id(2), all)
+		require.NoError(t, err)
+		require.Equal(t, replayed, out.Replayed)
+		require.Equal(t, 1, out.State)
+	}
 }
 
 func TestReadErrorsAreRetried(t *testing.T) {
