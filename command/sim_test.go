@@ -23,19 +23,24 @@ import (
 
 var (
 	simSeed = flag.Uint64("sim.seed", 1, "seed of the first simulated history")
-	simRuns = flag.Int("sim.commands", 200_000, "commands to simulate")
+	simRuns = flag.Int("sim.commands", 0, "commands to simulate, if not the usual number")
 )
+
+var simDefault = 200_000
 
 // TestSimulation runs commands on several replicas over a store with every
 // fault, in virtual time, and then holds each answer against the log: nothing
 // is in it twice, nothing is missing, no answer is false, and every decision is
 // what the rule says on the facts right before it.
 //
-//	go test -run Simulation -sim.commands 5000000 -sim.seed 42 ./command
+//	go test ./command -run Simulation -sim.commands 5000000 -sim.seed 42
 func TestSimulation(t *testing.T) {
-	total := *simRuns
+	total := simDefault
 	if testing.Short() {
-		total = min(total, 10_000)
+		total = 10_000
+	}
+	if *simRuns > 0 {
+		total = *simRuns
 	}
 	tally := map[command.Status]int{}
 	replayed, calls, attempts := 0, 0, 0
@@ -51,7 +56,7 @@ func TestSimulation(t *testing.T) {
 		}
 		calls += len(h.answers)
 		if problem := h.verify(); problem != "" {
-			t.Fatalf("seed %d (go test -run Simulation -sim.commands 1 -sim.seed %d ./command):\n%s", seed, seed, problem)
+			t.Fatalf("seed %d (go test ./command -run Simulation -sim.commands 1 -sim.seed %d):\n%s", seed, seed, problem)
 		}
 	}
 	t.Logf("from seed %d: %d commands, %d attempts, %d replayed: %v", *simSeed, calls, attempts, replayed, tally)

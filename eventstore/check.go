@@ -40,13 +40,36 @@ func CheckAppend(records []event.Record, seen []consistency.Observation) ([][]co
 		if tags[i], err = checkRecord(r); err != nil {
 			return nil, invalid("event %d (%s, type %.80q): %w", i, r.ID, r.Type, err)
 		}
-		for _, earlier := range records[:i] {
-			if earlier.ID == r.ID {
-				return nil, invalid("event %d: event_id %s stands twice in one append", i, r.ID)
+	}
+	if i := firstTwice(records); i >= 0 {
+		return nil, invalid("event %d: event_id %s stands twice in one append", i, records[i].ID)
+	}
+	return tags, nil
+}
+
+// firstTwice returns the first record whose event_id stood before, or -1. The
+// usual few are compared without a map.
+func firstTwice(records []event.Record) int {
+	var seen map[uuid.UUID]bool
+	if len(records) > 16 {
+		seen = make(map[uuid.UUID]bool, len(records))
+	}
+	for i := range records {
+		id := records[i].ID
+		if seen != nil {
+			if seen[id] {
+				return i
+			}
+			seen[id] = true
+			continue
+		}
+		for j := range i {
+			if records[j].ID == id {
+				return i
 			}
 		}
 	}
-	return tags, nil
+	return -1
 }
 
 func checkRecord(r event.Record) ([]consistency.Tag, error) {

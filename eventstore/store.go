@@ -18,8 +18,9 @@ type Store interface {
 	// checks and the save are one atomic step. No observations: saved
 	// unconditionally.
 	//
-	// The positions of the records are above all that was visible before, and
-	// once a position is visible no lower one appears later.
+	// The positions of the records are above all that was visible before, no
+	// other event lies between them, and once a position is visible no lower one
+	// appears later.
 	//
 	// An error has a [Kind]: [Conflict] where an observation does not hold,
 	// [NotApplied] where nothing was stored for certain, [Ambiguous] where it

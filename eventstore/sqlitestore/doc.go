@@ -1,0 +1,2 @@
+// Package sqlitestore keeps event logs in a SQLite file.
+package sqlitestore

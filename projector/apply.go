@@ -1,0 +1,142 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/cccgo/ccc/event"
+	"github.com/cccgo/ccc/eventstore"
+)
+
+// apply brings one page into the target, in as many batches as it takes, and
+// moves the checkpoint up to where the page is complete, matches or not.
+func (w *worker[Tx]) apply(ctx context.Context, from progress, page eventstore.Page) (progress, error) {
+	end := Checkpoint{Position: page.UpTo, EventID: page.UpToID, Log: w.log.Log}
+	todo := page.Records
+	for from.at != end {
+		most := len(todo)
+		switch i := find(todo, from.failure); {
+		case i > 0: // those before the event that failed go first
+			most = i
+		case i == 0: // then it is tried alone
+			most = 1
+			if err := w.hold(ctx, from); err != nil {
+				return from, err
+			}
+		}
+		done, at, err := w.batch(ctx, from, todo[:most], end, most == len(todo))
+		var failed *failedEvent
+		switch {
+		case errors.As(err, &failed) && ctx.Err() == nil:
+			if from.failure, err = w.fail(ctx, from.failure, todo[failed.index], failed.err); err != nil {
+				return from, err
+			}
+			from.retry = false
+			continue
+		case err != nil:
+			return from, err
+		case from.failure.stands(todo[:done]):
+			w.reports.ok("the event that failed is applied", "position", from.failure.Position, "attempts", from.failure.Attempts+1)
+			from.failure = Failure{}
+		}
+		from.at, todo = at, todo[done:]
+	}
+	return from, nil
+}
+
+// find returns the place of the failed event among records, or -1.
+func find(records []event.Record, f Failure) int {
+	if f.Position.IsZero() {
+		return -1
+	}
+	for i, r := range records {
+		if r.Position == f.Position && r.ID == f.EventID {
+			return i
+		}
+	}
+	return -1
+}
+
+func (f Failure) stands(in []event.Record) bool { return find(in, f) >= 0 }
+
+// batch applies events in one transaction, as many as its time allows, and says
+// how many they were and where the checkpoint is now. With all of them, and last
+// of the page, it goes to the page's end.
+func (w *worker[Tx]) batch(ctx context.Context, from progress, events []event.Record, end Checkpoint, last bool) (done int, at Checkpoint, err error) {
+	for {
+		var to Checkpoint
+		err := w.target.Apply(ctx, w.claim, from.at, func(b Batch[Tx]) (Checkpoint, error) {
+			began := time.Now()
+			for done = 0; done < len(events); done++ {
+				if done > 0 && time.Since(began) >= w.cfg.BatchTime {
+					break
+				}
+				if err := w.one(ctx, b, from, events[done], done); err != nil {
+					return Checkpoint{}, err
+				}
+			}
+			if to = end; done < len(events) || !last {
+				to = w.checkpointAt(events[done-1])
+			}
+			return to, nil
+		})
+		var failed *failedEvent
+		if err == nil || errors.As(err, &failed) || errors.Is(err, ErrTakenOver) {
+			w.delays.reset()
+			return done, to, err
+		}
+		// The answer is lost: the batch may be there, and must not go again.
+		if err := w.trouble(ctx, "the target does not take events", err); err != nil {
+			return 0, from.at, err
+		}
+		// If it lands after this look, the comparison in the next one tells.
+		state, err := w.state(ctx)
+		if err != nil {
+			return 0, from.at, err
+		}
+		if state.Checkpoint == to && to != from.at {
+			return done, to, nil
+		}
+	}
+}
+
+// one applies one event inside a batch. Marks are kept only where the log may
+// hold an event_id twice; for everything else the compared checkpoint is enough.
+func (w *worker[Tx]) one(ctx context.Context, b Batch[Tx], from progress, r event.Record, index int) error {
+	marks := !w.log.UniqueEventIDs
+	if marks {
+		if seen, err := b.Seen(r.ID); seen || err != nil {
+			return err
+		}
+	}
+	attempt := 1
+	if from.failure.stands([]event.Record{r}) {
+		attempt += from.failure.Attempts
+	}
+	if err := w.deliver(ctx, b.Tx(), r, attempt); err != nil {
+		return &failedEvent{index, err}
+	}
+	if marks {
+		return b.Done(r.ID)
+	}
+	return nil
+}
+
+// deliver decodes an event and calls the handler, whose panic is an error.
+func (w *worker[Tx]) deliver(ctx context.Context, tx Tx, r event.Record, attempt int) (err error) {
+	e, err := w.cfg.Events.Decode(r)
+	if err != nil {
+		return err
+	}
+	if _, ok := e.(event.Marker); ok {
+		return nil // says that a command was refused: nothing that a model shows
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = &PanicError{v, debug.Stack()}
+		}
+	}()
+	return w.handler(ctx, tx, Delivery{Record: r, Event: e, Attempt: attempt})
+}

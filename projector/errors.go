@@ -1,0 +1,86 @@
+package projector
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cccgo/ccc/consistency"
+	"github.com/google/uuid"
+)
+
+var (
+	// ErrMisuse: the projector cannot work as it was set up; see [New].
+	ErrMisuse = errors.New("projector cannot work as it is set up")
+	// ErrForeignLog: the read model was made from another log than the store
+	// has, or from more of it than is there. The error is a [*ForeignLogError].
+	ErrForeignLog = errors.New("the read model belongs to another log")
+	// ErrHalted: an event that cannot be applied stands in the way. The error
+	// is a [*HaltedError].
+	ErrHalted = errors.New("projector is halted")
+	// ErrNotYet: the time that WaitFor had ended first.
+	ErrNotYet = errors.New("position is not applied yet")
+)
+
+// ForeignLogError says what the log has where the checkpoint stands.
+type ForeignLogError struct {
+	Name       Name
+	Checkpoint Checkpoint
+	Log        uuid.UUID            // of the store, if it tells
+	Found      consistency.Position // of the log's last event up to the checkpoint; zero: none
+	FoundID    uuid.UUID            // its event_id
+}
+
+func (e *ForeignLogError) Error() string {
+	var what string
+	switch at := e.Checkpoint; {
+	case e.Log != uuid.Nil && at.Log != uuid.Nil && e.Log != at.Log:
+		what = fmt.Sprintf("it was made from log %s, this is log %s", at.Log, e.Log)
+	case e.Found == at.Position:
+		what = fmt.Sprintf("at its checkpoint %s stood event %s, this log has %s there", at.Position, at.EventID, e.FoundID)
+	default:
+		what = fmt.Sprintf("this log has no event at its checkpoint %s (event %s)", at.Position, at.EventID)
+	}
+	return fmt.Sprintf("projector %s: %v: %s: give the log that the model was made from, or delete the model together with its checkpoint to build it anew", e.Name, ErrForeignLog, what)
+}
+
+// Unwrap returns [ErrForeignLog].
+func (e *ForeignLogError) Unwrap() error { return ErrForeignLog }
+
+// HaltedError names the event that a projector is halted at.
+type HaltedError struct {
+	Name    Name
+	Failure Failure
+}
+
+func (e *HaltedError) Error() string {
+	reason, _, _ := strings.Cut(e.Failure.Error, "\n")
+	return fmt.Sprintf("projector %s: %v at position %s after %d attempts: event %s of type %q: %s: correct the handler or what it needs; the event is tried again and again",
+		e.Name, ErrHalted, e.Failure.Position, e.Failure.Attempts, e.Failure.EventID, e.Failure.Type, reason)
+}
+
+// Unwrap returns [ErrHalted].
+func (e *HaltedError) Unwrap() error { return ErrHalted }
+
+// PanicError is a panic of a handler.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
+
+// Unwrap returns the value that the handler panicked with, if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// failedEvent is what ends a batch at an event that could not be applied.
+type failedEvent struct {
+	index int // among the events of the batch
+	err   error
+}
+
+func (e *failedEvent) Error() string { return e.err.Error() }
+func (e *failedEvent) Unwrap() error { return e.err }

@@ -1,0 +1,237 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cccgo/ccc/event"
+	"github.com/cccgo/ccc/eventstore"
+)
+
+// releaseLimit is the time that giving the name back may take after the end.
+const releaseLimit = 5 * time.Second
+
+// Run projects until ctx ends, and then returns nil with nothing left running.
+// It waits as a standby while another worker of the name is active, also one of
+// another process, and takes over when that one ends.
+//
+// No failing event and no trouble of the store or the target ends it: those are
+// tried again, reported through [Config.Logger] and shown by WaitFor. It returns
+// an error only where it cannot work at all: [ErrMisuse], [ErrForeignLog], a
+// store or a target that was closed.
+func (p *Projector[Tx]) Run(ctx context.Context) error {
+	if p.misuse != nil {
+		return p.misuse
+	}
+	r := &run[Tx]{Projector: p, reports: newReports(p.cfg), delays: newDelays(p.cfg)}
+	for {
+		err := r.tenure(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrForeignLog): // names the projector itself
+			return err
+		case useless(err):
+			return fmt.Errorf("projector %s: %w", p.name, err)
+		}
+		r.reports.tell("another worker took over, standing by", err)
+	}
+}
+
+// useless says whether trying again can never help.
+func useless(err error) bool {
+	return errors.Is(err, ErrForeignLog) || errors.Is(err, eventstore.ErrClosed) || errors.Is(err, ErrClosed)
+}
+
+// run is one call of Run.
+type run[Tx any] struct {
+	*Projector[Tx]
+	reports *reports
+	delays  *delays // after trouble of the store or the target
+}
+
+// worker is a run that holds the name.
+type worker[Tx any] struct {
+	*run[Tx]
+	claim Claim
+}
+
+// progress is how far a worker is, as the target has it.
+type progress struct {
+	at      Checkpoint
+	failure Failure // of the event that comes next; zero: none
+	retry   bool    // try that event at once: a new owner may be a new program
+}
+
+// tenure waits for the name, works under it until that ends, and gives it back.
+func (r *run[Tx]) tenure(ctx context.Context) error {
+	claim, err := r.standBy(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.release(ctx, claim)
+	w := &worker[Tx]{r, claim}
+	// Only a checkpoint that is read under the claim is known to be where the
+	// last owner left it: from now on nobody else moves it.
+	state, err := w.state(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.trust(ctx, state.Checkpoint); err != nil {
+		return err
+	}
+	r.reports.ok("active", "checkpoint", state.Checkpoint.Position, "epoch", claim.Epoch)
+	return w.follow(ctx, progress{at: state.Checkpoint, failure: state.Failure, retry: true})
+}
+
+// standBy claims the name as soon as it is free.
+func (r *run[Tx]) standBy(ctx context.Context) (Claim, error) {
+	for {
+		// The state comes first: a release after it ends the wait below at once.
+		state, err := r.target.State(ctx, r.name)
+		if err == nil {
+			var claim Claim
+			if claim, err = r.target.Claim(ctx, r.name); err == nil {
+				r.delays.reset()
+				return claim, nil
+			}
+		}
+		if errors.Is(err, ErrHeld) {
+			r.delays.reset()
+			err = r.target.Wait(ctx, r.name, state)
+		}
+		if err := r.trouble(ctx, "the target does not let the name be claimed", err); err != nil {
+			return Claim{}, err
+		}
+	}
+}
+
+// trouble reports an error that may pass and waits a while. It returns an error
+// where going on is useless or ctx has ended. Without an error it does nothing.
+func (r *run[Tx]) trouble(ctx context.Context, what string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err == nil:
+		return nil
+	case useless(err) || errors.Is(err, ErrTakenOver):
+		return err
+	}
+	r.reports.warn(what+", trying again", err)
+	return sleep(ctx, r.delays.next())
+}
+
+// release gives the name back, so that a standby need not wait for the lease.
+func (r *run[Tx]) release(ctx context.Context, claim Claim) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseLimit)
+	defer cancel()
+	if err := r.target.Release(ctx, claim); err != nil {
+		r.reports.warn("the name is not released, a standby waits for the lease", err)
+	}
+}
+
+// state reads the state under our claim.
+func (w *worker[Tx]) state(ctx context.Context) (State, error) {
+	for {
+		state, err := w.target.State(ctx, w.name)
+		switch {
+		case err != nil:
+		case state.Epoch != w.claim.Epoch:
+			return State{}, fmt.Errorf("%w: epoch %d, ours was %d", ErrTakenOver, state.Epoch, w.claim.Epoch)
+		default:
+			return state, nil
+		}
+		if err := w.trouble(ctx, "the target's state cannot be read", err); err != nil {
+			return State{}, err
+		}
+	}
+}
+
+// follow brings page after page into the target, and waits where the log ends.
+func (w *worker[Tx]) follow(ctx context.Context, from progress) error {
+	vain := 0 // looks in a row that found nothing although a hint came
+	for {
+		page, err := w.page(ctx, from.at)
+		if err != nil {
+			return err
+		}
+		if page.UpTo.After(from.at.Position) {
+			vain = 0
+			if from, err = w.apply(ctx, from, page); err != nil {
+				return err
+			}
+			continue
+		}
+		if from.at.Position.After(page.UpTo) { // the page lags, or the log was replaced under us
+			if err := w.trust(ctx, from.at); err != nil {
+				return err
+			}
+		}
+		hint, err := w.pause(ctx, from.at)
+		if err != nil {
+			return err
+		}
+		if !hint {
+			vain = 0
+			continue
+		}
+		if vain++; vain > 1 { // a page that lags behind its hints must not make us spin
+			if err := sleep(ctx, min(time.Millisecond<<min(vain, 10), w.cfg.FirstDelay)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// page reads what comes next in the log.
+func (w *worker[Tx]) page(ctx context.Context, at Checkpoint) (eventstore.Page, error) {
+	for {
+		page, err := w.store.Page(ctx, w.query, at.Position, w.cfg.BatchSize)
+		if err == nil {
+			err = inOrder(page, at)
+		}
+		if err == nil {
+			w.delays.reset()
+			return page, nil
+		}
+		if err := w.trouble(ctx, "the log cannot be read", err); err != nil {
+			return eventstore.Page{}, err
+		}
+	}
+}
+
+// inOrder holds a store to its promise: events that are applied out of order,
+// or a checkpoint that passes events of the page, cannot be mended later.
+func inOrder(page eventstore.Page, at Checkpoint) error {
+	last := at.Position
+	for _, r := range page.Records {
+		if !r.Position.After(last) || r.Position.After(page.UpTo) {
+			return fmt.Errorf("the page after %s, complete up to %s, has event %s at %s behind %s: the store breaks its promise of order",
+				at.Position, page.UpTo, r.ID, r.Position, last)
+		}
+		last = r.Position
+	}
+	return nil
+}
+
+// pause waits for a hint that the log goes on. A false one costs a look, a lost
+// one costs the time of [Config.Poll].
+func (w *worker[Tx]) pause(ctx context.Context, at Checkpoint) (hint bool, err error) {
+	waiting, cancel := context.WithTimeout(ctx, w.cfg.Poll)
+	defer cancel()
+	err = w.store.Wait(waiting, at.Position)
+	if err != nil && waiting.Err() != nil {
+		return false, ctx.Err()
+	}
+	if err := w.trouble(ctx, "the store gives no hints", err); err != nil {
+		return false, err
+	}
+	return err == nil, nil
+}
+
+// checkpointAt is the checkpoint after a record.
+func (p *Projector[Tx]) checkpointAt(r event.Record) Checkpoint {
+	return Checkpoint{Position: r.Position, EventID: r.ID, Log: p.log.Log}
+}

@@ -1,0 +1,122 @@
+package projector
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cccgo/ccc/consistency"
+	"github.com/google/uuid"
+)
+
+// Target is where a projector keeps its effect and how far it has come. Tx is
+// what a handler writes with. A target serves any number of projectors, each
+// under its [Name], and any number of processes; all methods may be called by
+// several goroutines at once. No method but Wait and Apply takes longer than the
+// target's own work. Several projectors of one name on one Target value are
+// replicas, as those of several processes are. Package targettest holds a case
+// for each promise.
+type Target[Tx any] interface {
+	// Claim takes a name that is free: never held, released, its owner dead as
+	// far as the target can see, or its lease run out by the target's own
+	// clock. The claim's epoch is above every earlier one of the name; from
+	// then on Apply refuses older ones. A name that is not free: [ErrHeld].
+	// The target keeps the lease alive by itself (one heartbeat for all claims
+	// of a process) until Release.
+	Claim(ctx context.Context, name Name) (Claim, error)
+
+	// Release gives a claim back, so that a standby takes over at once, and
+	// keeps everything else. A claim that was taken over or released before is
+	// no error, and a newer claim is not touched by it.
+	Release(ctx context.Context, claim Claim) error
+
+	// State reads what is committed for a name, also while another process
+	// holds it or writes. The zero State for a name that was never used.
+	State(ctx context.Context, name Name) (State, error)
+
+	// Apply runs work in one transaction, where the target has them, that holds
+	// the claim's epoch: once at most, and on the caller's goroutine. It fails
+	// with [ErrTakenOver], and does nothing, if a newer claim exists, if this
+	// one was released, or if the checkpoint is not from. (A lease that ran out
+	// with no newer claim changes nothing: the epoch protects, not the lease.)
+	//
+	// The checkpoint that work returns becomes durable together with what work
+	// wrote and marked; one that lies before from is refused. A checkpoint at
+	// or after the failure's position removes the failure in the same step.
+	// Work's error is returned as it is, or wrapped, and it or a panic of work
+	// leaves nothing behind. After any other error it is open whether the
+	// transaction was committed, or will be: read State.
+	//
+	// A target without transactions says so in its documentation: there the
+	// effect comes first, and the checkpoint afterwards, forward only.
+	Apply(ctx context.Context, claim Claim, from Checkpoint, work func(Batch[Tx]) (Checkpoint, error)) error
+
+	// Fail keeps, in a transaction of its own, what stands in the way at the
+	// checkpoint; the zero Failure removes it. [ErrTakenOver] if a newer claim
+	// exists or this one was released.
+	Fail(ctx context.Context, claim Claim, failure Failure) error
+
+	// Wait returns nil when the state or the claim of the name may have changed
+	// since seen was read, so at once where it has changed already (a release
+	// too); or else after a short time of the target's choosing; ctx's error
+	// when ctx ends first. It is cheap to call in a loop.
+	Wait(ctx context.Context, name Name, seen State) error
+}
+
+// Batch is one transaction of a target.
+type Batch[Tx any] interface {
+	// Tx is what the handler writes with. It ends with the batch.
+	Tx() Tx
+	// Seen says whether an event_id was marked as done under this name.
+	Seen(id uuid.UUID) (bool, error)
+	// Done marks it, in this transaction.
+	Done(id uuid.UUID) error
+}
+
+// Name is what a projector's state is kept under: one per read model and
+// boundary that it reads.
+type Name struct{ Projector, Boundary string }
+
+func (n Name) String() string { return n.Projector + "/" + n.Boundary }
+
+// Claim is the right to work under a name, until a newer one exists.
+type Claim struct {
+	Name  Name
+	Epoch int64 // grows with each claim of the name, from 1
+}
+
+// Checkpoint is the last position a projector is done with, everything before
+// it included. The zero Checkpoint lies before the first event.
+type Checkpoint struct {
+	Position consistency.Position
+	EventID  uuid.UUID // of the event at Position, to tell a foreign log
+	Log      uuid.UUID // eventstore.Features.Log of the log; zero: not known
+}
+
+// State is what a target knows of a name.
+type State struct {
+	Checkpoint Checkpoint
+	Failure    Failure // zero: nothing stands in the way
+	Epoch      int64   // of the latest claim
+	Held       bool    // a live owner holds it, as far as the target can see
+}
+
+// Failure is the event that a projector could not apply.
+type Failure struct {
+	Position consistency.Position
+	EventID  uuid.UUID
+	Type     string
+	Attempts int       // so far, restarts included
+	First    time.Time // UTC, in whole microseconds
+	Last     time.Time // the same
+	Error    string
+	Halted   bool // no further try but the slow one
+}
+
+// What targets return, inside errors that name the projector.
+var (
+	ErrHeld      = errors.New("another worker holds the name")
+	ErrTakenOver = errors.New("another worker took over")
+	// ErrClosed is the error of every call to a target that was closed.
+	ErrClosed = errors.New("target is closed")
+)

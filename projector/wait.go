@@ -1,0 +1,126 @@
+package projector
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cccgo/ccc/consistency"
+	"github.com/cccgo/ccc/eventstore"
+	"github.com/google/uuid"
+)
+
+// WaitFor returns nil once everything up to a position, as [command.Outcome]
+// tells it, is in the read model. It reads the target, so it works on every
+// replica, whether this projector is active, stands by or is not running. The
+// zero position is always applied.
+//
+// It ends with ctx, and where that has no deadline after [Config.WaitLimit]:
+// then the error is [ErrNotYet] and says what is known. A projector that is
+// halted at the position or before it is [ErrHalted] at once.
+//
+// [command.Outcome]: https://pkg.go.dev/github.com/cccgo/ccc/command#Outcome
+func (p *Projector[Tx]) WaitFor(ctx context.Context, at consistency.Position) error {
+	if p.misuse != nil {
+		return p.misuse
+	}
+	if at.IsZero() {
+		return nil
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		limited, cancel := context.WithTimeout(ctx, p.cfg.WaitLimit)
+		defer cancel()
+		ctx = limited
+	}
+	var state State
+	var trouble error // of the target, since the state was read last
+	often := p.cfg    // somebody waits: a long pause would outlast the trouble
+	often.MaxDelay = min(often.MaxDelay, time.Second)
+	delays := newDelays(often)
+	for {
+		now, err := p.target.State(ctx, p.name)
+		if err == nil {
+			state, trouble = now, nil
+			if done, err := p.applied(state, at); done || err != nil {
+				return err
+			}
+			err = p.target.Wait(ctx, p.name, state)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return p.notYet(ctx, at, state, trouble)
+		case useless(err):
+			return fmt.Errorf("projector %s: wait for %s: %w", p.name, at, err)
+		case err == nil:
+			delays.reset()
+		default:
+			trouble = err
+			_ = sleep(ctx, delays.next()) // the next look says whether ctx has ended
+		}
+	}
+}
+
+// applied says whether the state is at the position or beyond it, or why it
+// will not get there.
+func (p *Projector[Tx]) applied(s State, at consistency.Position) (bool, error) {
+	if log := p.log.Log; log != s.Checkpoint.Log && log != uuid.Nil && s.Checkpoint.Log != uuid.Nil {
+		return false, &ForeignLogError{Name: p.name, Checkpoint: s.Checkpoint, Log: log}
+	}
+	if !at.After(s.Checkpoint.Position) {
+		return true, nil
+	}
+	if f := s.Failure; f.Halted && f.Position.After(s.Checkpoint.Position) && !f.Position.After(at) {
+		return false, &HaltedError{p.name, f}
+	}
+	return false, nil
+}
+
+func (p *Projector[Tx]) notYet(ctx context.Context, at consistency.Position, s State, trouble error) error {
+	why := "a worker is at it"
+	switch {
+	case trouble != nil:
+		why = trouble.Error()
+	case s.Failure.Position.After(s.Checkpoint.Position):
+		why = fmt.Sprintf("event %s of type %q at %s has failed %d times: %s", s.Failure.EventID, s.Failure.Type, s.Failure.Position, s.Failure.Attempts, s.Failure.Error)
+	case !s.Held:
+		why = "no worker of this name is active: call Run"
+	}
+	return fmt.Errorf("projector %s: %w: waiting for %s, the checkpoint is %s; %s: %w", p.name, ErrNotYet, at, s.Checkpoint.Position, why, context.Cause(ctx))
+}
+
+// Lag is how far a read model is behind its log.
+type Lag struct {
+	Checkpoint consistency.Position
+	Head       consistency.Position // of the log's last event, of any type
+	HeadTime   time.Time            // of that event; zero for an empty log
+	Held       bool                 // a worker is active
+	Failure    Failure              // what stands in the way; zero: nothing
+}
+
+// CaughtUp says whether everything in the log is applied.
+func (l Lag) CaughtUp() bool { return !l.Head.After(l.Checkpoint) }
+
+// Lag compares the checkpoint with the end of the log, on any replica.
+func (p *Projector[Tx]) Lag(ctx context.Context) (Lag, error) {
+	if p.misuse != nil {
+		return Lag{}, p.misuse
+	}
+	// The head is read first: a worker that goes on meanwhile cannot make the
+	// lag look larger than it was.
+	results, err := p.store.Snapshot(ctx, eventstore.Part{Query: consistency.All(), LatestOnly: true})
+	if err != nil {
+		return Lag{}, fmt.Errorf("projector %s: lag: %w", p.name, err)
+	}
+	state, err := p.target.State(ctx, p.name)
+	if err != nil {
+		return Lag{}, fmt.Errorf("projector %s: lag: %w", p.name, err)
+	}
+	lag := Lag{Checkpoint: state.Checkpoint.Position, Head: results[0].Last, Held: state.Held}
+	if state.Failure.Position.After(state.Checkpoint.Position) {
+		lag.Failure = state.Failure
+	}
+	if records := results[0].Records; len(records) > 0 {
+		lag.HeadTime = records[len(records)-1].Time
+	}
+	return lag, nil
+}
