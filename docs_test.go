@@ -38,6 +38,7 @@ func cmpErr(err, otherwise error) error {
 var (
 	link  = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 	proof = regexp.MustCompile(`\[((?:Test|Benchmark|Example)\w*)(?:/[^\]]*)?\]\(([^)]+)\)`)
+	code  = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
 	fence = regexp.MustCompile("(?ms)^```go\n(.*?)^```")
 )
 
@@ -45,6 +46,7 @@ var (
 // has it.
 func TestDocsLinks(t *testing.T) {
 	for path, text := range files(t, ".md") {
+		text = code.ReplaceAllString(text, "")
 		for _, m := range link.FindAllStringSubmatch(text, -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(path), m[1])); err != nil {
 				t.Errorf("%s links to %s, which is not there", path, m[1])
@@ -62,14 +64,14 @@ func TestDocsLinks(t *testing.T) {
 // Every Go snippet of the docs is code that is compiled and tested: its lines
 // stand together in a Go file.
 func TestDocsSnippets(t *testing.T) {
-	var code []string
+	var have []string
 	for _, text := range files(t, ".go") {
-		code = append(code, squeeze(text))
+		have = append(have, squeeze(text))
 	}
 	for path, text := range files(t, ".md") {
 		for _, m := range fence.FindAllStringSubmatch(text, -1) {
 			snippet, found := squeeze(m[1]), false
-			for _, c := range code {
+			for _, c := range have {
 				found = found || strings.Contains(c, snippet)
 			}
 			if !found {

@@ -107,6 +107,7 @@ func TestHalt(t *testing.T) {
 
 		// One slow try each 30 s, one line a minute.
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		require.InDelta(t, 4+120, len(tries), 1)
 		lines := book.with("halted", "level=ERROR")
 		require.InDelta(t, 60, len(lines), 2)

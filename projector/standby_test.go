@@ -137,7 +137,9 @@ func TestWaitForOnAnotherReplica(t *testing.T) {
 			return nil
 		})
 		in := make(chan struct{}, 1)
-		first := start(t, projector.New(store, m, config(), func(ctx context.Context, _ tx, _ projector.Delivery) error {
+		book, cfg := &logbook{}, config()
+		cfg.Logger = book.logger()
+		first := start(t, projector.New(store, m, cfg, func(ctx context.Context, _ tx, _ projector.Delivery) error {
 			in <- struct{}{}
 			<-ctx.Done()
 			return ctx.Err()
@@ -149,6 +151,7 @@ func TestWaitForOnAnotherReplica(t *testing.T) {
 		synctest.Wait()
 		first.stop(t)
 		require.Equal(t, projector.Failure{}, stateOf(t, m).Failure, "an end is no failure of the event")
+		require.Empty(t, book.with("applied"))
 		synctest.Wait()
 		require.Empty(t, waited)
 		second := start(t, projector.New(store, m, config(), add))

@@ -143,17 +143,25 @@ func (f *file) openWriter(create bool) (*session, error) {
 		f.schema, err = sqlitedb.SchemaVersion(s.conn)
 	}
 	if err == nil {
-		// A file that cannot be written is noticed here, not at the first append.
-		err = sqlitedb.Begin(context.Background(), s.conn, 0)
-		if errors.Is(err, ErrLocked) {
-			err = nil // somebody else can write
-		}
-		err = errors.Join(err, sqlitedb.Rollback(s.conn))
+		err = tryToWrite(s, f.schema)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", f.path, sqlitedb.Classify(err)), s.Close())
 	}
 	return s, nil
+}
+
+// tryToWrite notices a file that cannot be written before the first append does.
+// SQLite lets a transaction begin there; only a write fails.
+func tryToWrite(s *session, version int64) error {
+	err := sqlitedb.Begin(context.Background(), s.conn, 0)
+	if errors.Is(err, ErrLocked) {
+		return nil // somebody else can write
+	}
+	if err == nil {
+		err = sqlitedb.Exec(s.conn, fmt.Sprintf("PRAGMA user_version=%d", version))
+	}
+	return errors.Join(err, sqlitedb.Rollback(s.conn))
 }
 
 func (f *file) openReader() (*session, error) {

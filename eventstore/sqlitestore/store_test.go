@@ -118,3 +118,5 @@ func requireKind(t testing.TB, kind eventstore.Kind, err error) {
 	require.Error(t, err)
 	require.Equal(t, kind, eventstore.KindOf(err), fmt.Sprint(err))
 }
+
+var testBinary = os.Args[0]

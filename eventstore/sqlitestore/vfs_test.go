@@ -36,13 +36,18 @@ var disk struct {
 type diskCall struct {
 	op   string // "open", "write" or "sync"
 	name string // of the file
-	size int    // of a write
+	at   int64  // of a write: its first byte
+	size int    // of a write: its bytes
 }
 
 func (c diskCall) onWAL() bool { return strings.HasSuffix(c.name, "-wal") }
 
-// readOnlyOpen as the answer to an "open" opens the file for reading only.
-const readOnlyOpen = -1
+const (
+	// readOnlyOpen, to an "open", opens the file for reading only.
+	readOnlyOpen = -1
+	// shortWrite, to a "write", writes the first half and calls the disk full.
+	shortWrite = -2
+)
 
 // onDisk sets what happens to calls, for the rest of a test.
 func onDisk(t testing.TB, f func(diskCall) int32) {
@@ -146,10 +151,18 @@ func diskClose(tls *libc.TLS, file uintptr) int32 {
 
 func diskWrite(tls *libc.TLS, file, data uintptr, size int32, at int64) int32 {
 	system, name := below(file)
-	if rc := ask(diskCall{op: "write", name: name, size: int(size)}); rc != 0 {
+	write := function[writeFn](system.FxWrite)
+	rc := ask(diskCall{op: "write", name: name, at: at, size: int(size)})
+	if rc == shortWrite {
+		if rc = write(tls, file, data, size/2, at); rc == 0 {
+			rc = lib.SQLITE_FULL
+		}
 		return rc
 	}
-	return function[writeFn](system.FxWrite)(tls, file, data, size, at)
+	if rc != 0 {
+		return rc
+	}
+	return write(tls, file, data, size, at)
 }
 
 func diskSync(tls *libc.TLS, file uintptr, flags int32) int32 {

@@ -134,7 +134,7 @@ func (in *input) line(text content, size int) line {
 // content is a line without its line ending.
 type content struct {
 	bytes   []byte // until the next read; not where it is too long
-	tooLong bool
+	tooLong bool   // and not held; what is held may be too long by a byte
 	blank   bool
 }
 
@@ -146,7 +146,6 @@ func readLine(from *bufio.Reader) (t content, size int, err error) {
 	size = len(chunk)
 	if err != bufio.ErrBufferFull {
 		t.bytes = withoutEnding(chunk)
-		t.tooLong = len(t.bytes) > maxLine
 		t.blank = isBlank(t.bytes)
 		return t, size, err
 	}

@@ -47,6 +47,7 @@ func TestLines(t *testing.T) {
 		"blank lines":                   {[]string{"\n \n\t\n \t \r\n" + aLine + "\n\n  "}, "v"},
 		"overlong blank lines":          {[]string{blanks + "\n" + blanks + "\r\n" + aLine + "\n" + blanks}, "v"},
 		"nearly blank":                  {[]string{blanks + "x\n" + blanks + "\r\r\n" + blanks + "\r"}, "iii"},
+		"a return at the buffer's end":  {[]string{strings.Repeat(" ", 65537) + "\r  \n", strings.Repeat(" ", 65537) + "\r\n", strings.Repeat(" ", 65537) + "\r"}, "ii"},
 		"a lone carriage return":        {[]string{"\r\r\n\r"}, "ii"},
 		"other spaces":                  {[]string{"\u00a0\n\v\n\f\n"}, "iii"},
 		"the end of a file ends a line": {[]string{aLine, "", aLine + "\n", aLine}, "vvv"},

@@ -178,7 +178,7 @@ func (p *parser) field(r *raw, name string) error {
 		return fmt.Errorf("%s holds U+0000", name)
 	case field&(fieldOp|fieldOwner) == 0 && text == "":
 		return fmt.Errorf("%s is empty", name)
-	case field&(fieldOp|fieldOwner) == 0 && len([]rune(text)) > maxName:
+	case field&(fieldOp|fieldOwner) == 0 && len(text) > maxName:
 		return fmt.Errorf("%s has more than %d bytes", name, maxName)
 	}
 	*r.text(field) = text
