@@ -1,11 +1,9 @@
 package command_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/cccgo/ccc/command"
 	"github.com/cccgo/ccc/consistency"
@@ -372,41 +370,4 @@ func TestHalfOfASaveIsNoAnswer(t *testing.T) {
 		require.Len(t, out.Events, 2)
 		require.Equal(t, 2, out.Attempts)
 	})
-}
-
-func TestCallerEndsWhileTheAnswerIsOpen(t *testing.T) {
-	s := newStore(t)
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(ctx)
-		s.onAppend = func(_ int, do appendFn) (eventstore.Receipt, error) {
-			_, err := do()
-			require.NoError(t, err)
-			cancel()
-			return eventstore.Receipt{}, ctx.Err()
-		}
-		out, err := command.Run(ctx, command.NewRunner(s, command.Config{}), id(1), deposit{"ada", 10})
-		require.NoError(t, err) // the last look has a time of its own
-		require.True(t, out.Replayed)
-	})
-}
-
-func TestLastLookEnds(t *testing.T) {
-	s := newStore(t)
-	synctest.Test(t, func(t *testing.T) {
-		s.onAppend = func(int, appendFn) (eventstore.Receipt, error) { return eventstore.Receipt{}, eventstore.Ambiguous }
-		s.Store = hangs{s.Store}
-		began := time.Now()
-		out, err := command.Run(ctx, command.NewRunner(s, command.Config{}), id(1),
-			rule("none", accounts.None(), func(account) ([]event.Event, error) { return []event.Event{noted{"x"}}, nil }))
-		endedAs(t, command.Unknown, command.ErrUnknown, out, err)
-		require.Equal(t, 17*time.Second, time.Since(began).Round(time.Second), "15 s for the call, 2 s for the last look")
-	})
-}
-
-// hangs is a store whose reads never answer.
-type hangs struct{ eventstore.Store }
-
-func (hangs) Snapshot(ctx context.Context, _ ...eventstore.Part) ([]eventstore.Result, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
 }

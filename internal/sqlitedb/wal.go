@@ -20,9 +20,12 @@ const (
 // log again from its beginning only at a moment when nobody reads from it;
 // readers that overlap, each for a short time, never leave one.
 type WALKeeper struct {
-	wal   string
-	limit int64
-	next  time.Time
+	// Limit is the size in bytes at which the log is emptied: 16 MiB, if nobody
+	// sets another.
+	Limit int64
+
+	wal  string
+	next time.Time
 }
 
 // NewWALKeeper is for the database file at path.
@@ -30,7 +33,7 @@ func NewWALKeeper(path string) *WALKeeper {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		path = real // SQLite keeps the log beside the real file
 	}
-	return &WALKeeper{wal: path + "-wal", limit: walLimit}
+	return &WALKeeper{wal: path + "-wal", Limit: walLimit}
 }
 
 // Keep empties the log if it is above its limit. It makes the gap itself, by
@@ -39,7 +42,7 @@ func NewWALKeeper(path string) *WALKeeper {
 // or of another process, a later call tries again; that is no error.
 func (k *WALKeeper) Keep(conn *sqlite.Conn, pause func(limit time.Duration) (resume func())) error {
 	info, err := os.Stat(k.wal)
-	if err != nil || info.Size() <= k.limit || time.Now().Before(k.next) {
+	if err != nil || info.Size() <= k.Limit || time.Now().Before(k.next) {
 		return nil
 	}
 	k.next = time.Now().Add(walAgain)
