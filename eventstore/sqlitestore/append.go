@@ -164,10 +164,14 @@ const (
 type queue struct {
 	mu    sync.Mutex
 	items []*pending
+	most  int           // appends in a group
 	bell  chan struct{} // one ring is kept
 }
 
-func (q *queue) init() { q.bell = make(chan struct{}, 1) }
+func (q *queue) init() {
+	q.most = groupAppends
+	q.bell = make(chan struct{}, 1)
+}
 
 func (q *queue) wake() {
 	select {
@@ -209,7 +213,7 @@ func (q *queue) take(into []*pending) []*pending {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	size, n := 0, 0
-	for n < len(q.items) && n < groupAppends && (n == 0 || size+q.items[n].size <= groupBytes) {
+	for n < len(q.items) && n < q.most && (n == 0 || size+q.items[n].size <= groupBytes) {
 		size += q.items[n].size
 		n++
 	}
