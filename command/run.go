@@ -55,9 +55,10 @@ func (c *call[S]) run(ctx context.Context) (Outcome[S], error) {
 		if done {
 			return out, err
 		}
-		if c.attempts >= c.runner.config.MaxAttempts || !c.pauses.wait(ctx, until) {
+		if c.attempts >= c.runner.config.MaxAttempts || !c.atOnce && !c.pauses.wait(ctx, until) {
 			break
 		}
+		c.atOnce = false
 	}
 	status, err := c.troubled(ctx)
 	return c.lastLook(ctx, status, err)
@@ -154,6 +155,7 @@ func (c *call[S]) save(ctx, caller context.Context, p plan[S], remembered bool) 
 	case eventstore.Conflict:
 		c.open = append(c.open, seen) // the transport may have doubled it: it may be our own
 		c.collided = seen
+		c.atOnce = remembered // it was old: a read is what was saved before
 		c.heat(seen)
 		return c.again(ErrContended, err)
 	case eventstore.NotApplied:

@@ -50,6 +50,20 @@ func TestStoreCalls(t *testing.T) {
 	}
 }
 
+// A first try on remembered state costs no pause: what it saved was the read.
+func TestRepeatFromACacheTakesNoTime(t *testing.T) {
+	s := newStore(t)
+	r := command.NewRunner(s, command.Config{})
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		for range 2 {
+			_, err := command.Run(ctx, r, id(1), deposit{"ada", 1})
+			require.NoError(t, err)
+		}
+		require.Zero(t, time.Since(began))
+	})
+}
+
 func note(account) ([]event.Event, error) { return []event.Event{noted{"x"}}, nil }
 
 // errAny is met by every refusal of the tests.

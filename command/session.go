@@ -27,6 +27,7 @@ type session struct {
 	collided []sighting          // what the last attempt had seen, if it was a conflict
 	sent     bool                // an append was answered as permanent: a doubled one may have landed before
 	attempts int
+	atOnce   bool // the next attempt needs no pause
 	pauses   pauses
 	trouble  error // ErrContended or ErrUnavailable: why the last attempt settled nothing
 	reason   error // the same in detail

@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -95,13 +94,11 @@ const perAccount = 20
 // ledger makes a log of n events, 20 to an account. In each 100,000 there are
 // ten with a rare key. What is slow and only needed for safety is left out.
 func ledger(b *testing.B, n int) *Store {
-	s := open(b, tempDB(b))
-	pragmas := func(list ...string) {
-		for _, p := range list {
-			require.NoError(b, sqlitedb.Exec(s.file.writer.conn, "PRAGMA "+p))
-		}
+	path := tempDB(b)
+	s := open(b, path)
+	for _, p := range []string{"synchronous=OFF", "cache_size=-400000", "wal_autocheckpoint=50000"} {
+		require.NoError(b, sqlitedb.Exec(s.file.writer.conn, "PRAGMA "+p))
 	}
-	pragmas("synchronous=OFF", "cache_size=-400000", "wal_autocheckpoint=50000")
 	s.file.wal.Limit = 1 << 40
 	var all sync.WaitGroup
 	parts := make(chan int)
@@ -127,9 +124,8 @@ func ledger(b *testing.B, n int) *Store {
 	}
 	close(parts)
 	all.Wait()
-	// The last append was answered, so the writer rests.
-	pragmas("synchronous=FULL", fmt.Sprintf("cache_size=-%d", writerCacheKiB), "wal_autocheckpoint=1000", "wal_checkpoint(TRUNCATE)")
-	return s
+	require.NoError(b, s.Close())
+	return open(b, path)
 }
 
 // command reads a context and appends.

@@ -16,7 +16,7 @@ var errEnough = errors.New("enough of it")
 
 func TestAppendIsTakenBackWhileItWaits(t *testing.T) {
 	path := tempDB(t)
-	s := open(t, path)
+	s := openWith(t, path, patient)
 	release := holdLock(t, path)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	answer := make(chan error)

@@ -72,8 +72,11 @@ func appending(s *Store, seen []consistency.Observation, records ...event.Record
 	}
 }
 
+// patient is for tests that hold the lock as long as they need.
+var patient = Config{LockWait: time.Minute}
+
 func TestGroupIsOneCommit(t *testing.T) {
-	s := open(t, tempDB(t))
+	s := openWith(t, tempDB(t), patient)
 	save(t, s, nil, fact("a", "0"))
 	before := disk.walSyncs.Load()
 	errs := together(t, s,
@@ -85,24 +88,35 @@ func TestGroupIsOneCommit(t *testing.T) {
 	require.Equal(t, 4, count(t, s, consistency.All()))
 }
 
-// A group has a bound, and what is left goes along with the next one.
-func TestGroupHasABound(t *testing.T) {
-	s := open(t, tempDB(t))
-	big := strings.Repeat("x", 1<<20-100)
-	var appends []func() error
-	for range 40 {
-		appends = append(appends, appending(s, nil, fact("big", big)))
+// A group has bounds, and what is left goes along with the next one.
+func TestGroupHasBounds(t *testing.T) {
+	var q queue
+	q.init()
+	sizes := func() (out []int) {
+		for _, p := range q.take(nil) {
+			out = append(out, p.size)
+		}
+		return out
 	}
-	before := disk.walSyncs.Load()
-	require.NoError(t, errors.Join(together(t, s, appends...)...))
-	require.GreaterOrEqual(t, disk.walSyncs.Load()-before, int64(40*len(big)/groupBytes))
-	require.Equal(t, 40, count(t, s, consistency.All()))
+	for _, size := range []int{groupBytes / 2, groupBytes / 2, 1, groupBytes + 1, 2, 3} {
+		q.put(&pending{size: size})
+	}
+	require.Equal(t, []int{groupBytes / 2, groupBytes / 2}, sizes())
+	require.Equal(t, []int{1}, sizes())
+	require.Equal(t, []int{groupBytes + 1}, sizes(), "alone, but not for ever in the queue")
+	require.Equal(t, []int{2, 3}, sizes())
+	require.Empty(t, sizes())
+	for range groupAppends + 1 {
+		q.put(&pending{})
+	}
+	require.Len(t, sizes(), groupAppends)
+	require.Len(t, sizes(), 1)
 }
 
 // The second append breaks its observation because of the first, whose commit
 // fails: it must not hear of a conflict with what may not be there.
 func TestNoConflictWithWhatIsNotCommitted(t *testing.T) {
-	s := open(t, tempDB(t))
+	s := openWith(t, tempDB(t), patient)
 	save(t, s, nil, fact("a", "0"))
 	onDisk(t, func(c diskCall) int32 {
 		if c.op == "sync" && c.onWAL() {
@@ -158,7 +172,11 @@ func TestKindsAreTrueAfterACrash(t *testing.T) {
 		require.Equal(t, 20, stored)
 	})
 	t.Run("cut writes", func(t *testing.T) {
-		for number := 1; ; number++ {
+		step := 1
+		if testing.Short() {
+			step = 5
+		}
+		for number := 1; ; number += step {
 			s := open(t, tempDB(t))
 			err, stored, writes := crash(t, s, number, shortWrite,
 				func(c diskCall) bool { return c.op == "write" && c.onWAL() })
@@ -177,7 +195,7 @@ func TestKindsAreTrueAfterACrash(t *testing.T) {
 
 // The disk is full for a big append, and has room for its neighbours.
 func TestFullDiskFailsNoNeighbour(t *testing.T) {
-	s := open(t, tempDB(t))
+	s := openWith(t, tempDB(t), patient)
 	save(t, s, nil, fact("a", "0"))
 	onDisk(t, func(c diskCall) int32 {
 		if c.op == "write" && c.onWAL() && c.at > 400<<10 {
@@ -202,10 +220,10 @@ func TestFullDiskFailsNoNeighbour(t *testing.T) {
 
 // The same where a statement runs out of room, before the commit.
 func TestFullFileFailsNoNeighbour(t *testing.T) {
-	s := open(t, tempDB(t))
-	save(t, s, nil, fact("a", "0"))
-	// The writer rests, and the queue's lock orders what it does next after this.
+	s := openWith(t, tempDB(t), patient)
+	// The writer has not begun to use it.
 	require.NoError(t, sqlitedb.Exec(s.file.writer.conn, "PRAGMA max_page_count=60"))
+	save(t, s, nil, fact("a", "0"))
 	big := strings.Repeat("x", 800<<10)
 	errs := together(t, s, appending(s, nil, fact("k", "1")), appending(s, nil, fact("big", big)), appending(s, nil, fact("k", "2")))
 	require.NoError(t, errors.Join(errs[0], errs[2]))
@@ -230,19 +248,20 @@ func TestLockedFile(t *testing.T) {
 
 func TestUnwritableFile(t *testing.T) {
 	s := open(t, tempDB(t))
-	save(t, s, nil, fact())
 	require.NoError(t, sqlitedb.Exec(s.file.writer.conn, "PRAGMA query_only=ON"))
 	_, err := s.Append(t.Context(), facts(1), nil)
 	requireKind(t, eventstore.Permanent, err)
 	require.ErrorIs(t, err, ErrReadOnly)
-	require.NoError(t, sqlitedb.Exec(s.file.writer.conn, "PRAGMA query_only=OFF"))
-	save(t, s, nil, fact())
+	require.Zero(t, count(t, s, consistency.All()))
 }
 
 // A connection that an error left unusable is replaced.
 func TestWriterIsReplaced(t *testing.T) {
-	s := open(t, tempDB(t))
-	save(t, s, nil, fact("k", "1"))
+	path := tempDB(t)
+	first := open(t, path)
+	at := save(t, first, nil, fact("k", "1"))[0]
+	require.NoError(t, first.Close())
+	s := open(t, path)
 	require.NoError(t, s.file.writer.Close())
 	s.file.writer = nil
 	onDisk(t, func(c diskCall) int32 {
@@ -254,7 +273,7 @@ func TestWriterIsReplaced(t *testing.T) {
 	_, err := s.Append(t.Context(), facts(1), nil)
 	requireKind(t, eventstore.NotApplied, err)
 	onDisk(t, nil)
-	save(t, s, []consistency.Observation{{Query: consistency.Where("k", "1"), At: position(1)}}, fact("k", "2"))
+	save(t, s, []consistency.Observation{{Query: consistency.Where("k", "1"), At: at}}, fact("k", "2"))
 	require.Equal(t, 2, count(t, s, consistency.All()))
 }
 

@@ -93,15 +93,20 @@ func TestScansAgreeWithTheMatcher(t *testing.T) {
 		s, other := openWith(t, path, Config{Boundary: "a"}), openWith(t, path, Config{Boundary: "b"})
 		pick := func(of string) string { return of[:1] + fmt.Sprint(rng.IntN(int(of[1]-'0'))) }
 		var stored []event.Record
-		for range 300 {
-			r := fact("x", pick("x2"), "y", pick("y5"), "z", pick("z9"))
-			r.Type = pick("T3")
+		for len(stored) < 200 {
+			records := facts(rng.IntN(9) + 1)
+			for i := range records {
+				records[i].Data = fact("x", pick("x2"), "y", pick("y5"), "z", pick("z9")).Data
+				records[i].Type = pick("T3")
+			}
 			if rng.IntN(3) == 0 {
-				save(t, other, nil, r)
+				save(t, other, nil, records...)
 				continue
 			}
-			r.Position = save(t, s, nil, r)[0]
-			stored = append(stored, r)
+			for i, p := range save(t, s, nil, records...) {
+				records[i].Position = p
+			}
+			stored = append(stored, records...)
 		}
 		for range 300 {
 			q := consistency.Query{}

@@ -19,6 +19,7 @@ import (
 func TestWALStaysSmall(t *testing.T) {
 	path := tempDB(t)
 	s := open(t, path)
+	s.file.wal.Limit = 2 << 20 // the writer has not begun to use it
 	save(t, s, nil, fact())
 	ctx, cancel := context.WithCancel(t.Context())
 	var readers sync.WaitGroup
@@ -43,7 +44,6 @@ func TestWALStaysSmall(t *testing.T) {
 		}
 	}
 	readers.Go(func() { reader(make(chan struct{})) })
-	s.file.wal.Limit = 2 << 20 // the writer rests
 	big := strings.Repeat("x", 1<<20-100)
 	largest := int64(0)
 	for range 20 {
@@ -63,8 +63,8 @@ func TestWALStaysSmall(t *testing.T) {
 func TestWALWaitsForLongReads(t *testing.T) {
 	path := tempDB(t)
 	s := open(t, path)
-	save(t, s, nil, fact("k", "v"))
 	s.file.wal.Limit = 2 << 20
+	save(t, s, nil, fact("k", "v"))
 	begun, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 	go func() {
 		ended <- s.read(context.Background(), func(c *session) error {

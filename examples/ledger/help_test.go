@@ -133,16 +133,16 @@ func examOf(t testing.TB, seed uint64, n int) exam {
 	return e
 }
 
-// passed compares a run with the model. again says that everything had been
-// answered before; undecided, that some of it may have been.
+// expect is what a run finds.
 type expect int
 
 const (
-	first expect = iota
-	again
-	undecided
+	first     expect = iota // nothing
+	again                   // everything answered
+	undecided               // some of it answered, perhaps
 )
 
+// passed compares a run with the model.
 func (e exam) passed(t testing.TB, a answers, when expect) {
 	t.Helper()
 	require.Equal(t, 2, a.code, "some lines are invalid: %s", a.stderr)

@@ -190,7 +190,7 @@ func (o *output) replace() error {
 	if o.to != nil {
 		return nil
 	}
-	// Where a file system has no links, the old file is gone afterwards.
+	// Where a file system has no links, the old file cannot come back.
 	if saved := o.beside("old"); os.Link(o.path, saved) == nil {
 		o.saved = saved
 	}

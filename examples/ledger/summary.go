@@ -91,7 +91,7 @@ func (s *summary) print(to io.Writer, o options, p place) error {
 		fmt.Fprintf(w, "%s\t%s\n", row[0], row[1])
 	}
 	if n := s.accounts - int64(len(s.shown)); n > 0 {
-		fmt.Fprintf(w, "and %d more\t\n", n)
+		fmt.Fprintf(w, "and %d more\n", n)
 	}
 	fmt.Fprintln(w)
 	for _, row := range [][2]string{{"data", p.String()}, {"results", o.results}, {"balances", o.balances}} {
