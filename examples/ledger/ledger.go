@@ -80,9 +80,7 @@ func openStore(p place) (eventstore.Store, error) {
 
 // newLedger takes over the store, also where it fails.
 func newLedger(ctx context.Context, store eventstore.Store, p place, workers int, stderr io.Writer) (_ *ledger, err error) {
-	// A repeat in the same file is noticed by a conflict with its first one,
-	// which is no reason to wait for long.
-	runner := command.NewRunner(store, command.Config{FirstDelay: 100 * time.Microsecond})
+	runner := command.NewRunner(store, command.Config{})
 	l := &ledger{place: p, store: store, workers: workers, runner: runner}
 	defer func() {
 		if err != nil {
