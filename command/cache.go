@@ -53,6 +53,13 @@ func (c *cache) fill(r *reading) bool {
 	return true
 }
 
+// forget drops what is kept of a context.
+func (c *cache) forget(l *leaf) {
+	if c.states != nil {
+		c.states.Invalidate(l.key())
+	}
+}
+
 // remember takes over the states of a confirmed save. state must not be used
 // by anybody else.
 func (c *cache) remember(l *leaf, state any, at consistency.Position) {

@@ -110,12 +110,12 @@ func (m *Model[S]) fold(state any, records []event.Record, latest bool) (any, er
 	}
 	s, _ := state.(S)
 	for _, r := range records {
+		if r.Type == event.MarkerType {
+			continue // nobody's fact, whatever its refusal is
+		}
 		e, err := m.events.Decode(r)
 		if err != nil {
 			return nil, err
-		}
-		if _, marker := e.(event.Marker); marker {
-			continue
 		}
 		if latest {
 			var zero S

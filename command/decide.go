@@ -24,6 +24,11 @@ type refusalEvent interface {
 
 func (c *call[S]) decide(state S) (decision, error) {
 	events, err := c.cmd.Decide(state)
+	for _, e := range events {
+		if _, marker := e.(event.Marker); marker {
+			return decision{}, fmt.Errorf("%w: Decide of %s returned an event.Marker: these are the runner's; return no events, or a refusal", ErrMisuse, c.name)
+		}
+	}
 	switch {
 	case err != nil && len(events) > 0:
 		return decision{}, fmt.Errorf("%w: Decide of %s returned %d events together with the error %q: return one of both", ErrMisuse, c.name, len(events), err)

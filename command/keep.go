@@ -17,7 +17,8 @@ type cloner[S any] interface{ Clone() S }
 func keepingOf[S any]() keeping[S] {
 	t := reflect.TypeFor[S]()
 	k := keeping[S]{weigh: weigh}
-	if t.Implements(reflect.TypeFor[interface{ Weight() int }]()) {
+	weighs := t.Implements(reflect.TypeFor[interface{ Weight() int }]())
+	if weighs {
 		k.weigh = func(state any) int { return state.(interface{ Weight() int }).Weight() }
 	}
 	switch {
@@ -31,7 +32,7 @@ func keepingOf[S any]() keeping[S] {
 		}
 	case flat(t):
 		k.possible = true
-		if !textual(t) {
+		if !weighs && !textual(t) {
 			size := int(t.Size())
 			k.weigh = func(any) int { return size }
 		}

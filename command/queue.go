@@ -18,6 +18,7 @@ type queue struct {
 }
 
 type place struct {
+	name  string
 	turn  chan struct{} // holds one token while somebody works
 	users int           // working or waiting
 	heat  int           // passes without company until the place is given up
@@ -37,10 +38,11 @@ func (q *queue) enter(ctx context.Context, until time.Time, contexts []string) (
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	contexts = slices.Compact(slices.Sorted(slices.Values(contexts)))
-	var mine []string
+	var mine []*place
 	leave = func() {
-		for _, name := range slices.Backward(mine) {
-			q.leave(name)
+		for _, p := range slices.Backward(mine) {
+			<-p.turn
+			q.drop(p)
 		}
 		mine = nil
 	}
@@ -51,9 +53,9 @@ func (q *queue) enter(ctx context.Context, until time.Time, contexts []string) (
 		}
 		select {
 		case p.turn <- struct{}{}:
-			mine = append(mine, name)
+			mine = append(mine, p)
 		case <-ctx.Done():
-			q.abandon(name)
+			q.drop(p)
 			leave()
 			return func() {}, context.Cause(ctx)
 		}
@@ -77,24 +79,18 @@ func (q *queue) join(name string) *place {
 	return p
 }
 
-func (q *queue) leave(name string) {
+func (q *queue) drop(p *place) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	<-q.hot[name].turn
-	q.drop(name)
+	if p.users--; p.users == 0 && p.heat <= 0 {
+		q.remove(p)
+	}
 }
 
-func (q *queue) abandon(name string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.drop(name)
-}
-
-func (q *queue) drop(name string) {
-	p := q.hot[name]
-	p.users--
-	if p.users == 0 && p.heat <= 0 {
-		delete(q.hot, name)
+// remove gives a place up. Who works or waits there goes on; nobody joins.
+func (q *queue) remove(p *place) {
+	if q.hot[p.name] == p {
+		delete(q.hot, p.name)
 		q.places.Store(int64(len(q.hot)))
 	}
 }
@@ -114,7 +110,7 @@ func (q *queue) heat(contexts []string) {
 		if len(q.hot) >= mostHeats {
 			q.clear()
 		}
-		q.hot[name] = &place{turn: make(chan struct{}, 1), heat: fullHeat}
+		q.hot[name] = &place{name: name, turn: make(chan struct{}, 1), heat: fullHeat}
 	}
 	q.places.Store(int64(len(q.hot)))
 }
@@ -127,10 +123,7 @@ func (q *queue) cool(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if p := q.hot[name]; p != nil {
-		if p.heat = 0; p.users == 0 {
-			delete(q.hot, name)
-			q.places.Store(int64(len(q.hot)))
-		}
+		q.remove(p)
 	}
 }
 

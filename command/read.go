@@ -13,8 +13,8 @@ import (
 )
 
 // maxRounds bounds the reads of one attempt: a view whose choice changes with
-// each read is as good as contended.
-const maxRounds = 16
+// each read ends as unavailable.
+const maxRounds = eventstore.MaxObservations
 
 var errStale = errors.New("the store shows an older state than it did before")
 
@@ -95,6 +95,9 @@ func (c *call[S]) read(ctx context.Context) (state S, own []event.Record, err er
 		}
 		for i, res := range results[1:] {
 			if err := r.slots[i].catchUp(res); err != nil {
+				if errors.Is(err, errStale) {
+					c.runner.cache.forget(r.slots[i].leaf) // or the log was replaced
+				}
 				r.reset()
 				return state, nil, err
 			}
@@ -113,8 +116,15 @@ func (c *call[S]) read(ctx context.Context) (state S, own []event.Record, err er
 
 // catchUp takes over what a later read shows of a context.
 func (s *slot) catchUp(res eventstore.Result) error {
-	if n := len(res.Records); n > 0 && res.Records[n-1].Position != res.Last {
-		return fmt.Errorf("%w: the store ends the history of %s at %s, but its latest match is at %s", errRetry, s.leaf.text, res.Records[n-1].Position, res.Last)
+	shown := s.at
+	if s.leaf.latest {
+		shown = consistency.Position{}
+	}
+	if n := len(res.Records); n > 0 {
+		shown = res.Records[n-1].Position
+	}
+	if res.Last.After(shown) || shown.After(res.Last) && len(res.Records) > 0 {
+		return fmt.Errorf("%w: the store ends what it shows of %s at %s, but its latest match is at %s", errRetry, s.leaf.text, shown, res.Last)
 	}
 	if s.at.After(res.Last) {
 		return fmt.Errorf("%w: %w: %s was at %s and is at %s", errRetry, errStale, s.leaf.text, s.at, res.Last)
@@ -140,6 +150,7 @@ func (s *slot) catchUp(res eventstore.Result) error {
 func (c *call[S]) foldOwn(records []event.Record) (after []slot, state S, err error) {
 	r := &c.next
 	*r = reading{slots: append(c.room.after[:0], c.reading.slots...), codecs: c.reading.codecs, chosen: c.reading.chosen, settled: true}
+	folded := uint64(0) // which of the first records were read back by a fold
 	for i := range r.slots {
 		s := &r.slots[i]
 		if !s.used {
@@ -155,10 +166,20 @@ func (c *call[S]) foldOwn(records []event.Record) (after []slot, state S, err er
 			if s.state, err = s.leaf.model.fold(s.state, records[n:n+1], s.leaf.latest); err != nil {
 				return nil, state, err
 			}
-			s.own = n + 1
+			if s.own = n + 1; rec.Type != event.MarkerType {
+				folded |= 1 << n
+			}
 		}
 		if s.leaf.model.copies() {
 			s.kept = s.leaf.model.copy(s.state)
+		}
+	}
+	for n, rec := range records {
+		if n < 64 && folded&(1<<n) != 0 {
+			continue
+		}
+		if _, err := decode(r.codecs, rec); err != nil { // a repeat could not read it
+			return nil, state, err
 		}
 	}
 	state, ok := evaluate(c.view, r)
@@ -198,7 +219,7 @@ func (c *call[S]) stateAt(ctx context.Context, own []event.Record) (state S, err
 			if len(r.wanted) == 0 {
 				break
 			}
-			if err = c.readUpTo(ctx, r, first.Prev(), first.Prev()); err != nil {
+			if err = c.readUpTo(ctx, r, first.Prev(), first.Prev(), last); err != nil {
 				return state, err
 			}
 			evaluate(c.view, r)
@@ -209,7 +230,7 @@ func (c *call[S]) stateAt(ctx context.Context, own []event.Record) (state S, err
 		return state, r.err
 	}
 	if !c.fromHistory(r, last) {
-		if err = c.readUpTo(ctx, r, after, last); err != nil {
+		if err = c.readUpTo(ctx, r, after, last, last); err != nil {
 			return state, err
 		}
 	}
@@ -225,7 +246,7 @@ func (c *call[S]) stateAt(ctx context.Context, own []event.Record) (state S, err
 
 // readUpTo brings the contexts of r from a position to another, and what it
 // wants from the start. Contexts of the latest match are read anew.
-func (c *call[S]) readUpTo(ctx context.Context, r *reading, after, upTo consistency.Position) error {
+func (c *call[S]) readUpTo(ctx context.Context, r *reading, after, upTo, last consistency.Position) error {
 	for _, l := range r.wanted {
 		r.slots = append(r.slots, slot{leaf: l, state: l.model.zero(), bare: true})
 	}
@@ -233,7 +254,7 @@ func (c *call[S]) readUpTo(ctx context.Context, r *reading, after, upTo consiste
 	if len(r.slots) == 0 {
 		return nil
 	}
-	parts := make([]eventstore.Part, 0, len(r.slots))
+	parts := make([]eventstore.Part, 0, len(r.slots)+1)
 	for i := range r.slots {
 		s := &r.slots[i]
 		p := eventstore.Part{Query: s.leaf.query, UpTo: upTo, LatestOnly: s.leaf.latest}
@@ -248,11 +269,15 @@ func (c *call[S]) readUpTo(ctx context.Context, r *reading, after, upTo consiste
 		}
 		return nil
 	}
+	parts = append(parts, eventstore.Part{Query: c.guard, UpTo: last, LatestOnly: true})
 	results, err := c.snapshot(ctx, parts)
 	if err != nil {
 		return err
 	}
-	for i, res := range results {
+	if results[len(r.slots)].Last != last {
+		return fmt.Errorf("%w: %w: own events are missing", errRetry, errStale)
+	}
+	for i, res := range results[:len(r.slots)] {
 		s := &r.slots[i]
 		if s.bare, err = false, s.catchUp(res); err != nil {
 			return err
@@ -274,7 +299,9 @@ func (c *call[S]) fromHistory(r *reading, last consistency.Position) bool {
 			return false
 		}
 		if end := slices.IndexFunc(res.Records, func(e event.Record) bool { return e.Position.After(last) }); end >= 0 {
-			res.Records = res.Records[:end]
+			if res.Records, res.Last = res.Records[:end], (consistency.Position{}); end > 0 {
+				res.Last = res.Records[end-1].Position
+			}
 		}
 		slots[i] = slot{leaf: l, state: l.model.zero()}
 		if slots[i].catchUp(res) != nil {

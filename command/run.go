@@ -55,13 +55,12 @@ func (c *call[S]) run(ctx context.Context) (Outcome[S], error) {
 		if done {
 			return out, err
 		}
-		if c.attempts >= c.runner.config.MaxAttempts || !c.atOnce && !c.pauses.wait(ctx, until) {
+		if !c.atOnce && (c.attempts >= c.runner.config.MaxAttempts || !c.pauses.wait(ctx, until)) {
 			break
 		}
 		c.atOnce = false
 	}
-	status, err := c.troubled(ctx)
-	return c.lastLook(ctx, status, err)
+	return c.lastLook(ctx, c.trouble, errors.Join(context.Cause(ctx), c.reason))
 }
 
 // try is one attempt. Not done: go on with the next, after a pause.
@@ -103,6 +102,7 @@ func (c *call[S]) try(ctx context.Context, until time.Time) (out Outcome[S], err
 		return c.stop(caller, err)
 	}
 	if len(own) > 0 { // an earlier attempt or call has landed
+		c.coolAll() // the conflict was with ourselves
 		return c.replay(ctx, caller, own)
 	}
 	c.forgetMoved()
@@ -112,7 +112,8 @@ func (c *call[S]) try(ctx context.Context, until time.Time) (out Outcome[S], err
 	}
 	if !p.saves() { // refused or nothing, and not to be recorded
 		if len(c.open) > 0 { // what is on its way may yet land
-			return c.again(ErrUnavailable, p.refusal)
+			// Its refusal is no answer, so it is not in the error's chain.
+			return c.again(ErrUnavailable, fmt.Errorf("%s while an attempt is open: %v", p.status, p.refusal))
 		}
 		out, err := c.answer(p.decision, state, false)
 		return out, err, true
@@ -190,32 +191,61 @@ func (c *call[S]) stop(caller context.Context, err error) (Outcome[S], error, bo
 
 // fatal: no other attempt. What is on its way is looked for once more.
 func (c *call[S]) fatal(ctx context.Context, err error) (Outcome[S], error) {
-	return c.lastLook(ctx, Failed, err)
+	return c.lastLook(ctx, nil, err)
 }
 
 // lastLook finds out what became of the attempts that are open, with a time of
-// its own. Where none is, there is nothing to find out.
-func (c *call[S]) lastLook(ctx context.Context, status Status, err error) (out Outcome[S], _ error) {
+// its own. Where none is, there is nothing to find out: the answer is class
+// (ErrContended, ErrUnavailable, or nil for failed) for the reason given.
+func (c *call[S]) lastLook(ctx context.Context, class, reason error) (out Outcome[S], err error) {
 	if len(c.open) == 0 && !c.sent {
-		return c.end(status, err)
+		return c.unapplied(class, reason)
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			out, err = c.end(Unknown, fmt.Errorf("%w: %w", ErrUnknown, &PanicError{p, debug.Stack()}))
+			out, err = c.unknown(reason, &PanicError{p, debug.Stack()})
 		}
 	}()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.runner.config.LastLook)
 	defer cancel()
 	own, lookErr := c.look(ctx)
-	if lookErr == nil && len(own) > 0 {
-		if out, replayErr, done := c.replay(ctx, ctx, own); done {
-			return out, replayErr
+	if len(own) > 0 {
+		if out, err, done := c.replay(ctx, ctx, own); done {
+			return out, err
 		}
+		return c.unknown(reason, c.reason) // it is in the log, so nothing else would be true
 	}
 	if len(c.open) > 0 {
-		return c.end(Unknown, fmt.Errorf("%w: %w", ErrUnknown, errors.Join(err, lookErr)))
+		return c.unknown(reason, lookErr)
 	}
-	return c.end(status, err)
+	return c.unapplied(class, reason)
+}
+
+// unapplied: no attempt of this call was applied or will be.
+func (c *call[S]) unapplied(class, reason error) (Outcome[S], error) {
+	status := Failed
+	switch class {
+	case ErrContended:
+		status = Contended
+	case ErrUnavailable:
+		status = Unavailable
+	}
+	return c.end(status, chain(class, reason))
+}
+
+func (c *call[S]) unknown(reasons ...error) (Outcome[S], error) {
+	return c.end(Unknown, chain(ErrUnknown, errors.Join(reasons...)))
+}
+
+// chain wraps two errors of which either may be nil.
+func chain(class, reason error) error {
+	switch {
+	case class == nil:
+		return reason
+	case reason == nil:
+		return class
+	}
+	return fmt.Errorf("%w: %w", class, reason)
 }
 
 func (c *call[S]) end(status Status, err error) (Outcome[S], error) {

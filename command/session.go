@@ -43,18 +43,6 @@ func retryable(err error) error {
 	return fmt.Errorf("%w: %w", errRetry, err)
 }
 
-// troubled is the answer when the limits are reached and nothing is open.
-func (s *session) troubled(ctx context.Context) (Status, error) {
-	status := Unavailable
-	if errors.Is(s.trouble, ErrContended) {
-		status = Contended
-	}
-	if detail := errors.Join(context.Cause(ctx), s.reason); detail != nil {
-		return status, fmt.Errorf("%w: %w", s.trouble, detail)
-	}
-	return status, s.trouble
-}
-
 // append saves under the guard: nothing with this command's ID in the log.
 func (s *session) append(ctx context.Context, records []event.Record, seen []sighting) error {
 	observations := make([]consistency.Observation, 0, len(seen)+1)
@@ -190,4 +178,11 @@ func (s *session) rememberSaved(after []slot, records []event.Record) {
 		}
 		s.runner.cache.remember(sl.leaf, sl.kept, sl.at)
 	}
+}
+
+func (s *session) coolAll() {
+	for _, o := range s.collided {
+		s.runner.queue.cool(o.leaf.text)
+	}
+	s.collided = nil
 }

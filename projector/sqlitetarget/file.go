@@ -131,7 +131,7 @@ func openFile(path string) (*file, error) {
 	f.wal = sqlitedb.NewWALKeeper(f.path)
 	reader := func(cacheKiB int) func() (*session, error) {
 		return func() (*session, error) {
-			return openSession(f.path, sqlitedb.Options{QueryOnly: true, CacheKiB: cacheKiB})
+			return f.connect(sqlitedb.Options{QueryOnly: true, CacheKiB: cacheKiB})
 		}
 	}
 	f.readers = sqlitedb.NewPool(min(8, max(4, runtime.GOMAXPROCS(0))), reader(readerCacheKiB))
@@ -157,6 +157,25 @@ func openWriter(path string, create bool) (*session, error) {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, sqlitedb.Classify(err)), s.Close())
 	}
 	return s, nil
+}
+
+// connect opens another connection to the file that this one is.
+func (f *file) connect(o sqlitedb.Options) (*session, error) {
+	s, err := openSession(f.path, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.same(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (f *file) same() error {
+	if info, err := os.Stat(f.path); err != nil || !os.SameFile(info, f.info) {
+		return ErrReplaced
+	}
+	return nil
 }
 
 // release is called once by each Target. The last one closes the file, while
@@ -222,8 +241,8 @@ func (f *file) write(ctx context.Context, work func(*session) error, committed f
 // check makes sure that the file is still what it was when it was opened.
 func (f *file) check() error {
 	// What is written to a file without a name is lost with the process.
-	if info, err := os.Stat(f.path); err != nil || !os.SameFile(info, f.info) {
-		return ErrReplaced
+	if err := f.same(); err != nil {
+		return err
 	}
 	version, err := sqlitedb.SchemaVersion(f.writer.conn)
 	if err == nil && version != f.schema {

@@ -84,6 +84,7 @@ func TestReplacedFile(t *testing.T) {
 	_, err = other.Claim(t.Context(), testName)
 	require.NoError(t, err)
 	require.ErrorIs(t, target.Apply(t.Context(), claim, at(0), put("a", "1", at(1))), ErrReplaced)
+	require.ErrorIs(t, target.Read(t.Context(), func(*Tx) error { return nil }), ErrReplaced)
 	require.ErrorIs(t, target.Close(), ErrReplaced)
 	require.Equal(t, 1, countLocks(t, filepath.Dir(path)))
 }

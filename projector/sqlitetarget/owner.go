@@ -207,7 +207,7 @@ func (t *Target) due(o *owner) (due map[projector.Name]lease, wait time.Duration
 
 func (t *Target) renewApart(s **session, o *owner, due map[projector.Name]lease) (err error) {
 	if *s == nil {
-		if *s, err = openSession(t.file.path, sqlitedb.Options{CacheKiB: lookCacheKiB}); err != nil {
+		if *s, err = t.file.connect(sqlitedb.Options{CacheKiB: lookCacheKiB}); err != nil {
 			return err
 		}
 		// A lease that a power cut takes back is of no use anyway.

@@ -209,11 +209,13 @@ func TestKilledOwner(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.db")
 	here := open(t, path, time.Hour)
+	_, err := here.Claim(t.Context(), projector.Name{Projector: "other", Boundary: "default"})
+	require.NoError(t, err)
 	p := start(t, path, time.Hour)
 	p.hears("open ok")
 	p.does("claim")
 	p.does("apply")
-	_, err := here.Claim(t.Context(), testName)
+	_, err = here.Claim(t.Context(), testName)
 	require.ErrorIs(t, err, projector.ErrHeld)
 
 	p.kill()
@@ -226,7 +228,7 @@ func TestKilledOwner(t *testing.T) {
 	require.NoError(t, here.Apply(t.Context(), claim, at(1), addOne(at(1))))
 	require.Equal(t, "2", read(t, here, "sum"))
 	require.Equal(t, 1, countLocks(t, dir), "ours is there, the dead one's is not")
-	require.NoError(t, here.Release(t.Context(), claim))
+	require.NoError(t, here.Close())
 	requireNoLocks(t, dir)
 }
 

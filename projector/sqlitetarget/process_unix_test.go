@@ -15,7 +15,7 @@ import (
 // A process that stands still holds its name for its lease, although its lock
 // shows that it is there. When it wakes up it can write nothing more.
 func TestFrozenOwner(t *testing.T) {
-	const lease = 500 * time.Millisecond
+	const lease = time.Second
 	dir := t.TempDir()
 	path := filepath.Join(dir, "model.db")
 	here := open(t, path, lease)

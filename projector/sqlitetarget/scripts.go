@@ -28,7 +28,7 @@ func (f *file) runScripts(texts []string) (err error) {
 	if len(texts) == 0 {
 		return nil
 	}
-	s, err := openSession(f.path, sqlitedb.Options{})
+	s, err := f.connect(sqlitedb.Options{})
 	if err != nil {
 		return err
 	}

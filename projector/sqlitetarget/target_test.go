@@ -69,7 +69,7 @@ func (t *Target) freeze(n projector.Name) {
 
 func TestTarget(t *testing.T) {
 	dir := t.TempDir()
-	const lease = 300 * time.Millisecond
+	const lease = time.Second
 	targettest.Run(t, targettest.Features{Durable: true, Shared: true, WriterBlocks: true, Lease: lease}, subject(dir, lease))
 	requireNoLocks(t, dir)
 }

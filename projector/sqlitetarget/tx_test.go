@@ -420,6 +420,14 @@ func TestContextEndsStatements(t *testing.T) {
 		})
 		require.ErrorIs(t, err, context.Canceled, what)
 	}
+	// A handler that does not heed its context is not committed after it.
+	ctx, cancel := context.WithCancel(t.Context())
+	err := handlerOn(ctx, target, func(x *Tx) error {
+		defer cancel()
+		return x.Exec(`INSERT INTO kv VALUES ('a', 'late')`)
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, read(t, target, "a"))
 	require.NoError(t, handler(t, target, execs(`INSERT INTO kv VALUES ('a', 'b')`)))
 	require.Equal(t, "b", read(t, target, "a"))
 }
