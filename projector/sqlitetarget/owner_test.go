@@ -95,20 +95,37 @@ func TestCloseEndsCalls(t *testing.T) {
 	<-in
 	go func() { ends <- target.Apply(context.Background(), claim, at(0), put("a", "1", at(1))) }() // in line
 	go func() { ends <- target.Wait(context.Background(), testName, s) }()
+	reads, readOut := make(chan error, 1), make(chan struct{})
+	inRead := make(chan struct{})
+	go func() {
+		reads <- target.Read(context.Background(), func(x *Tx) error {
+			close(inRead)
+			<-readOut
+			_, _, err := get(x, "a")
+			return err
+		})
+	}()
+	<-inRead
+	here := open(t, path, 0) // so that the file stays open
 	closed := make(chan error, 1)
 	go func() { closed <- target.Close() }()
 	for range 2 {
 		require.ErrorIs(t, <-ends, projector.ErrClosed)
 	}
-	select {
-	case <-closed:
-		t.Fatal("Close did not wait for the handler")
-	default:
+	stillOpen := func() {
+		select {
+		case <-closed:
+			t.Error("Close did not wait")
+		case <-time.After(20 * time.Millisecond):
+		}
 	}
+	stillOpen()
 	close(out)
-	require.Error(t, <-ends)
+	require.ErrorIs(t, <-ends, projector.ErrClosed)
+	stillOpen()
+	close(readOut)
+	require.Error(t, <-reads)
 	require.NoError(t, <-closed)
-	here := open(t, path, 0)
 	s, err = here.State(t.Context(), testName)
 	require.NoError(t, err)
 	require.Equal(t, projector.State{Epoch: 1}, s)
