@@ -331,3 +331,36 @@ func endedWith[S any](t *testing.T, status command.Status, out command.Outcome[S
 	require.Equal(t, status, out.Status, "%v", err)
 	require.Error(t, err)
 }
+
+// A store that panics, in the last look too.
+func TestStoreThatPanics(t *testing.T) {
+	s := newStore(t)
+	s.onAppend = func(int, appendFn) (eventstore.Receipt, error) { panic("append") }
+	s.onSnapshot = func(n int, _ []eventstore.Part, do snapshotFn) ([]eventstore.Result, error) {
+		if n > 1 {
+			panic("snapshot")
+		}
+		return do()
+	}
+	out, err := command.Run(ctx, command.NewRunner(s, command.Config{}), id(1), deposit{"ada", 1})
+	endedAs(t, command.Unknown, command.ErrUnknown, out, err)
+
+	out, err = command.Run(ctx, nil, id(1), deposit{"ada", 1})
+	endedAs(t, command.Failed, command.ErrMisuse, out, err)
+}
+
+// An attempt that runs into the call's limit tells less than the one before it.
+func TestTheReasonIsKept(t *testing.T) {
+	s := newStore(t)
+	full := errors.New("locked")
+	s.onAppend = func(n int, do appendFn) (eventstore.Receipt, error) {
+		if n > 1 {
+			return eventstore.Receipt{}, fmt.Errorf("%w: %w", eventstore.NotApplied, context.DeadlineExceeded)
+		}
+		return eventstore.Receipt{}, fmt.Errorf("%w: %w", eventstore.NotApplied, full)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		out, err := command.Run(ctx, command.NewRunner(s, command.Config{}), id(1), deposit{"ada", 1})
+		endedAs(t, command.Unavailable, full, out, err)
+	})
+}

@@ -29,7 +29,8 @@ type Command[S any] interface {
 	//
 	// A refusal that is an event type itself, one that the codec of the
 	// command's context knows, is recorded under the command's ID: a repeat
-	// gets the same refusal for ever.
+	// gets the same refusal for ever. One that is wrapped is recorded, and
+	// answered, without what it is wrapped in.
 	Decide(S) ([]event.Event, error)
 }
 
@@ -49,7 +50,12 @@ type Model[S any] struct {
 // pointers it does so only if S has a method Clone() S that copies all of it.
 // A state weighs what its method Weight() int says, in bytes, or else the
 // memory that it is seen to take.
+//
+// NewModel panics without a codec or without evolve: that program is wrong.
 func NewModel[S any](events *event.Codec, evolve func(S, event.Event) S) *Model[S] {
+	if events == nil || evolve == nil {
+		panic("command: NewModel needs a codec and a function")
+	}
 	return &Model[S]{events: events, evolve: evolve, keep: keepingOf[S]()}
 }
 
@@ -144,5 +150,6 @@ func (m *Model[S]) copy(state any) any {
 func (m *Model[S]) weigh(state any) int { return m.keep.weigh(state) }
 
 // ErrMisuse says that a command or its runner is used in a way that cannot be
-// right; the message says how.
+// right; the message says how. What is wrong with event types, queries and
+// fields has sentinels of package event.
 var ErrMisuse = errors.New("misuse")

@@ -85,7 +85,7 @@ func (o Outcome[S]) Decoded() ([]event.Event, error) {
 var (
 	ErrIDReused    = errors.New("the ID was used with another command or payload: use a fresh ID")
 	ErrContended   = errors.New("others were faster each time: try again later")
-	ErrUnavailable = errors.New("the store could not be reached in time: try again later")
+	ErrUnavailable = errors.New("no answer of the store before a limit, or the caller's context, ended: try again later")
 	ErrUnknown     = errors.New("it is not known whether the events were stored: repeat with the same ID")
 	ErrNoID        = errors.New("a command needs an ID: use NewID, or KeyID with the caller's idempotency key")
 )
@@ -116,4 +116,6 @@ type PanicError struct {
 	Stack []byte
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.Value, e.Stack) }
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("panic: %v (its stack is in PanicError.Stack)", e.Value)
+}

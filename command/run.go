@@ -22,7 +22,6 @@ import (
 // outcome's Status is always set. Decide may be called several times.
 func Run[C Command[S], S any](ctx context.Context, r *Runner, id uuid.UUID, c C) (Outcome[S], error) {
 	k := &call[S]{cmd: c, session: session{runner: r, id: id}}
-	k.pauses = pauses{first: r.config.FirstDelay, most: r.config.MaxDelay}
 	out, err := k.run(ctx)
 	out.Attempts, out.codecs = k.attempts, k.reading.codecs
 	if err != nil {
@@ -49,6 +48,7 @@ func (c *call[S]) run(ctx context.Context) (Outcome[S], error) {
 	if err := c.prepare(ctx); err != nil {
 		return c.end(Failed, err)
 	}
+	c.pauses = pauses{first: c.runner.config.FirstDelay, most: c.runner.config.MaxDelay}
 	until := time.Now().Add(c.runner.config.MaxElapsed)
 	for {
 		out, err, done := c.try(ctx, until)
@@ -60,7 +60,7 @@ func (c *call[S]) run(ctx context.Context) (Outcome[S], error) {
 		}
 		c.atOnce = false
 	}
-	return c.lastLook(ctx, c.trouble, errors.Join(context.Cause(ctx), c.reason))
+	return c.lastLook(ctx, c.trouble, chain(context.Cause(ctx), c.reason))
 }
 
 // try is one attempt. Not done: go on with the next, after a pause.
@@ -176,7 +176,9 @@ func (c *call[S]) save(ctx, caller context.Context, p plan[S], remembered bool) 
 
 // again: this attempt did not settle it.
 func (c *call[S]) again(class, err error) (Outcome[S], error, bool) {
-	c.trouble, c.reason = class, err
+	if c.reason == nil || !errors.Is(err, context.DeadlineExceeded) { // which tells less than what was before it
+		c.trouble, c.reason = class, err
+	}
 	return Outcome[S]{}, nil, false
 }
 
@@ -233,8 +235,8 @@ func (c *call[S]) unapplied(class, reason error) (Outcome[S], error) {
 	return c.end(status, chain(class, reason))
 }
 
-func (c *call[S]) unknown(reasons ...error) (Outcome[S], error) {
-	return c.end(Unknown, chain(ErrUnknown, errors.Join(reasons...)))
+func (c *call[S]) unknown(reason, more error) (Outcome[S], error) {
+	return c.end(Unknown, chain(ErrUnknown, chain(reason, more)))
 }
 
 // chain wraps two errors of which either may be nil.
@@ -259,6 +261,9 @@ func (c *call[S]) prepare(ctx context.Context) (err error) {
 			err = &PanicError{p, debug.Stack()}
 		}
 	}()
+	if c.runner == nil || c.runner.store == nil {
+		return fmt.Errorf("%w: a nil Runner, or one with a nil store: use NewRunner", ErrMisuse)
+	}
 	if c.id == uuid.Nil {
 		return ErrNoID
 	}

@@ -245,8 +245,10 @@ func TestMatchesLikeANaiveMatcher(t *testing.T) {
 			}
 		}
 	})
-	require.Positive(t, matched, "the test meets nothing")
-	require.Positive(t, refused, "the test refuses nothing")
+	if !testing.Short() { // few checks may miss one of the two
+		require.Positive(t, matched, "the test meets nothing")
+		require.Positive(t, refused, "the test refuses nothing")
+	}
 }
 
 func TestTagsRefuses(t *testing.T) {

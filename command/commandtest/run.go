@@ -2,6 +2,8 @@ package commandtest
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/cccgo/ccc/command"
 	"github.com/cccgo/ccc/event"
@@ -50,13 +52,22 @@ func (r *run[S]) do(given []event.Event) error {
 	defer store.Close()
 	ctx := context.Background()
 	runner := command.NewRunner(store, command.Config{CacheBytes: -1, MaxAttempts: 1})
-	for _, e := range given {
+	for i, e := range given {
 		if _, err := command.Run(ctx, runner, command.NewID(), fact[S]{r.inner, hidden[event.Event]{e}}); err != nil {
-			return err
+			return fmt.Errorf("event %d, %T: %w", i+1, e, withStack(err))
 		}
 	}
 	r.outcome, r.err = command.Run(ctx, runner, command.NewID(), probe[S]{r.inner, hidden[*run[S]]{r}})
+	r.err = withStack(r.err)
 	return nil
+}
+
+// withStack shows where a panic came from.
+func withStack(err error) error {
+	if p, ok := errors.AsType[*command.PanicError](err); ok {
+		return fmt.Errorf("%w\n%s", err, p.Stack)
+	}
+	return err
 }
 
 func (r *run[S]) decide(state S) ([]event.Event, error) {

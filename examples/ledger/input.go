@@ -55,6 +55,9 @@ func openInput(names []string, stdin io.Reader) (_ *input, err error) {
 			continue
 		}
 		file, err := os.Open(name)
+		if err != nil && strings.HasPrefix(name, "-") {
+			err = fmt.Errorf("%w (flags come before files)", err)
+		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("input: %w", err), in.close())
 		}

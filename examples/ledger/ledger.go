@@ -57,7 +57,7 @@ func (p place) files() (names []string) {
 		return nil
 	}
 	for _, name := range []string{p.file, p.model} {
-		names = append(names, name, name+"-wal", name+"-shm")
+		names = append(names, name, name+"-wal", name+"-shm", name+"-journal")
 	}
 	return names
 }
