@@ -184,17 +184,25 @@ func TestCorruptFile(t *testing.T) {
 	require.ErrorIs(t, err, ErrCorrupt)
 }
 
+// A file that cannot be written any more, as SQLite says it; file modes do not
+// bind every user.
 func TestReadOnlyFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "model.db")
-	require.NoError(t, open(t, path, 0).Close())
-	require.NoError(t, os.Chmod(path, 0o400))
-	t.Cleanup(func() { _ = os.Chmod(path, 0o600) })
-	if f, err := os.OpenFile(path, os.O_WRONLY, 0); err == nil {
-		require.NoError(t, f.Close())
-		t.Skip("this user may write everything")
+	target := newTarget(t)
+	claim, err := target.Claim(t.Context(), testName)
+	require.NoError(t, err)
+	require.NoError(t, target.Apply(t.Context(), claim, at(0), put("a", "1", at(1))))
+	readOnly := func(is string) {
+		require.NoError(t, sqlitedb.Exec(target.file.writer.conn, "PRAGMA query_only="+is))
 	}
-	_, err := Open(path, schemaKV)
+	readOnly("ON")
+	err = target.Apply(t.Context(), claim, at(1), put("a", "2", at(2)))
 	require.ErrorIs(t, err, ErrReadOnly)
+	s, err := target.State(t.Context(), testName)
+	require.NoError(t, err)
+	require.Equal(t, at(1), s.Checkpoint)
+	require.Equal(t, "1", read(t, target, "a"))
+	readOnly("OFF")
+	require.NoError(t, target.Apply(t.Context(), claim, at(1), put("a", "2", at(2))))
 }
 
 // Paths that lead to the same file lead to the same writer and the same locks.
