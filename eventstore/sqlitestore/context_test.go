@@ -76,7 +76,7 @@ func TestAppendIsAmbiguousOnceItIsBegun(t *testing.T) {
 
 func TestCloseAnswersEverybody(t *testing.T) {
 	path := tempDB(t)
-	s := open(t, path)
+	s, other := open(t, path), openWith(t, path, Config{Boundary: "other"}) // which keeps the file open
 	last := save(t, s, nil, fact())[0]
 	begun, goOn := stall(t)
 	writing, waiting, hint := make(chan error), make(chan error), make(chan error)
@@ -106,6 +106,7 @@ func TestCloseAnswersEverybody(t *testing.T) {
 	requireKind(t, eventstore.Permanent, err)
 	_, err = s.Page(t.Context(), consistency.All(), last, 0)
 	require.ErrorIs(t, err, eventstore.ErrClosed)
+	save(t, other, nil, fact())
 	require.Equal(t, 2, count(t, open(t, path), consistency.All()))
 }
 

@@ -203,6 +203,19 @@ func TestSchemaChangesWhileOpen(t *testing.T) {
 	require.Equal(t, 1, count(t, s, consistency.All()))
 }
 
+// A page has a bound in bytes too, so that who reads page by page needs little
+// memory.
+func TestPageHasABoundInBytes(t *testing.T) {
+	s := open(t, tempDB(t))
+	for range 10 {
+		save(t, s, nil, fact("big", strings.Repeat("x", 1<<20-100)))
+	}
+	page, err := s.Page(t.Context(), consistency.All(), consistency.Position{}, 0)
+	require.NoError(t, err)
+	require.Len(t, page.Records, 5, "4 MiB and one event")
+	require.Equal(t, page.Records[4].Position, page.UpTo)
+}
+
 // A damaged page is an error that says so, never a shorter history.
 func TestDamagedFile(t *testing.T) {
 	path := tempDB(t)

@@ -84,6 +84,44 @@ func TestWaitSleeps(t *testing.T) {
 	})
 }
 
+// Who waits for a far position sleeps through the events before it.
+func TestWaitForAFarPosition(t *testing.T) {
+	s := open(t, tempDB(t))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	woken := make(chan error, 1)
+	go func() { woken <- s.Wait(ctx, position(10)) }()
+	until(t, "somebody waits", func() bool { return waitingFor(s) == 1 })
+	for range 10 {
+		last := save(t, s, nil, fact())[0]
+		require.NoError(t, s.Wait(ctx, last.Prev()))
+	}
+	require.Equal(t, 1, waitingFor(s))
+	save(t, s, nil, fact())
+	require.NoError(t, <-woken)
+}
+
+// A commit that the watcher saw while nobody waited for its boundary is not
+// missed by who comes later.
+func TestWaitComesLate(t *testing.T) {
+	path := tempDB(t)
+	a, b := openWith(t, path, Config{Boundary: "a"}), openWith(t, path, Config{Boundary: "b"})
+	otherA, otherB := stranger(t, path, Config{Boundary: "a"}), stranger(t, path, Config{Boundary: "b"})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	far := make(chan error, 1)
+	go func() { far <- a.Wait(ctx, position(1000)) }() // keeps the watcher at work
+	until(t, "somebody waits", func() bool { return waitingFor(a) == 1 })
+	for range 20 {
+		unseen := save(t, otherB, nil, fact())[0]
+		seen := save(t, otherA, nil, fact())[0]
+		require.NoError(t, a.Wait(ctx, seen.Prev()), "the watcher has looked since")
+		require.NoError(t, b.Wait(ctx, unseen.Prev()))
+	}
+	cancel()
+	require.Error(t, <-far)
+}
+
 func TestWaitByMany(t *testing.T) {
 	s := open(t, tempDB(t))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
