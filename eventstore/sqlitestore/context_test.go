@@ -10,6 +10,7 @@ import (
 	"github.com/cccgo/ccc/consistency"
 	"github.com/cccgo/ccc/eventstore"
 	"github.com/stretchr/testify/require"
+	lib "modernc.org/sqlite/lib"
 )
 
 var errEnough = errors.New("enough of it")
@@ -72,6 +73,50 @@ func TestAppendIsAmbiguousOnceItIsBegun(t *testing.T) {
 	goOn()
 	save(t, s, nil, fact())
 	require.Equal(t, 1, count(t, s, consistency.Where("k", "late")), "the writer went on")
+}
+
+// A caller who has left may do with its memory what it likes, while the writer
+// has yet to read what was to be saved.
+func TestAppendKeepsWhatItWasGiven(t *testing.T) {
+	s := openWith(t, tempDB(t), patient)
+	save(t, s, nil, fact())
+	begun, goes := make(chan struct{}), make(chan struct{})
+	commits := 0
+	onDisk(t, func(c diskCall) int32 {
+		if c.op != "sync" || !c.onWAL() {
+			return 0
+		}
+		switch commits++; commits {
+		case 1: // of both, which are then tried one by one
+			return lib.SQLITE_FULL
+		case 2: // of the first
+			close(begun)
+			<-goes
+		}
+		return 0
+	})
+	release := holdLock(t, s.file.path)
+	first, second := make(chan error), make(chan error)
+	go func() { first <- appending(s, nil, fact())() }()
+	until(t, "it waits", func() bool { return queued(s) == 1 })
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		records := facts(1, "k", "kept")
+		_, err := s.Append(ctx, records, nil)
+		copy(records[0].Data, fact("k", "lost").Data)
+		second <- err
+	}()
+	until(t, "both wait", func() bool { return queued(s) == 2 })
+	release()
+	<-begun
+	cancel()
+	requireKind(t, eventstore.Ambiguous, <-second)
+	close(goes)
+	require.NoError(t, <-first)
+	save(t, s, nil, fact())
+	require.Equal(t, 1, count(t, s, consistency.Where("k", "kept")))
+	require.Zero(t, count(t, s, consistency.Where("k", "lost")))
+	requireSound(t, s)
 }
 
 func TestCloseAnswersEverybody(t *testing.T) {
