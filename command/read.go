@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -184,7 +185,7 @@ func (c *call[S]) foldOwn(records []event.Record) (after []slot, state S, err er
 	}
 	state, ok := evaluate(c.view, r)
 	if !ok {
-		return nil, state, cmpErr(r.err, errUnsettled)
+		return nil, state, cmp.Or(r.err, errUnsettled)
 	}
 	return r.slots, state, nil
 }
@@ -193,13 +194,6 @@ var (
 	errUnsettled = fmt.Errorf("%w: a view asks for other contexts than it did before: its functions must be pure", ErrMisuse)
 	errNoView    = fmt.Errorf("%w: the command's Context is the zero View: use Model.History, Latest or None", ErrMisuse)
 )
-
-func cmpErr(err, otherwise error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise
-}
 
 // stateAt gives the state right after own events: contexts as they were up to
 // the last of them. What a view chose by another context (Then) is chosen by
@@ -239,7 +233,7 @@ func (c *call[S]) stateAt(ctx context.Context, own []event.Record) (state S, err
 		c.reading.know(codec)
 	}
 	if !ok {
-		return state, cmpErr(r.err, errUnsettled)
+		return state, cmp.Or(r.err, errUnsettled)
 	}
 	return state, nil
 }
