@@ -119,7 +119,7 @@ func (w *worker[Tx]) one(ctx context.Context, b Batch[Tx], from progress, r even
 		return &failedEvent{index, err}
 	}
 	if marks {
-		return b.Done(r.ID)
+		return b.Done(r.ID, r.Position)
 	}
 	return nil
 }

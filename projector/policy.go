@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -9,6 +10,72 @@ import (
 	"github.com/cccgo/ccc/event"
 	"github.com/cenkalti/backoff/v4"
 )
+
+// Policy says what becomes of an event that cannot be applied: it is tried
+// Attempts times with growing pauses, in which nothing else is applied, and Then
+// tells what follows.
+type Policy struct {
+	// Attempts is how often an event is tried. Zero means 10, about half a
+	// minute with the default delays. An event that cannot be decoded, or whose
+	// type is unknown, is tried once.
+	Attempts int
+	// Then is what is done after the last try. Zero means Halt.
+	Then Action
+	// Judge, if it is set, decides by the error of the last try; what is zero
+	// in its answer is as above. It must answer the same each time.
+	Judge func(error) Rule
+
+	// FirstDelay and MaxDelay bound the pause between tries, which doubles with
+	// jitter; also the pause after an error of the store or the target, which
+	// are tried for ever. Zero means 100 ms and 10 s.
+	FirstDelay, MaxDelay time.Duration
+	// HaltRetry is the time between tries of an event that the projector has
+	// halted at. Zero means 30 s.
+	HaltRetry time.Duration
+}
+
+// Rule is what a [Policy] says of one error.
+type Rule struct {
+	Attempts int
+	Then     Action
+}
+
+// Action is what is done with an event that could not be applied.
+type Action string
+
+const (
+	// Halt: the projector stays where it is, keeps its name, and tries the event
+	// slowly until it can be applied or somebody says [Projector.Resume].
+	Halt Action = "halt"
+	// Park: the event is put aside, and so is each later one that has a key in
+	// common with one that is; others go on. It needs [Config.Keys]; an event
+	// without a key halts. See [Projector.Retry] and [Projector.Discard].
+	Park Action = "park"
+	// Skip: the event is passed over, counted in [Lag.Skipped], and reported.
+	Skip Action = "skip"
+)
+
+// ErrHold in an error of a handler says that the event must neither be parked
+// nor be skipped whatever the [Policy] is: nobody knows yet whether its effect
+// is there.
+var ErrHold = errors.New("the event has to be tried until it is known to be applied")
+
+// rule is what the policy says of an error.
+func (p Policy) rule(err error) Rule {
+	r := Rule{p.Attempts, p.Then}
+	if hopeless(err) {
+		r.Attempts = 1
+	}
+	if p.Judge != nil {
+		judged := p.Judge(err)
+		r.Attempts = cmp.Or(max(judged.Attempts, 0), r.Attempts)
+		r.Then = cmp.Or(judged.Then, r.Then)
+	}
+	if errors.Is(err, ErrHold) {
+		r.Then = Halt
+	}
+	return r
+}
 
 // maxReason bounds the text that is kept of an error, in bytes.
 const maxReason = 8 << 10
@@ -20,7 +87,7 @@ func (w *worker[Tx]) hold(ctx context.Context, from progress) error {
 	case from.retry:
 		return nil
 	case from.failure.Halted:
-		return sleep(ctx, w.cfg.HaltRetry)
+		return sleep(ctx, w.cfg.Failures.HaltRetry)
 	}
 	return sleep(ctx, delayAfter(w.cfg, from.failure.Attempts))
 }
@@ -37,7 +104,7 @@ func (w *worker[Tx]) fail(ctx context.Context, before Failure, r event.Record, r
 	f.Attempts++
 	f.Last = now
 	f.Error = text(reason)
-	f.Halted = f.Halted || f.Attempts >= w.cfg.Attempts || hopeless(reason)
+	f.Halted = f.Halted || f.Attempts >= w.cfg.Failures.rule(reason).Attempts
 
 	err := w.target.Fail(ctx, w.claim, f)
 	if errors.Is(err, ErrTakenOver) {
@@ -72,7 +139,7 @@ type delays struct{ *backoff.ExponentialBackOff }
 
 func newDelays(c Config) *delays {
 	return &delays{backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(c.FirstDelay), backoff.WithMaxInterval(max(c.FirstDelay, c.MaxDelay)),
+		backoff.WithInitialInterval(c.Failures.FirstDelay), backoff.WithMaxInterval(max(c.Failures.FirstDelay, c.Failures.MaxDelay)),
 		backoff.WithMultiplier(2), backoff.WithRandomizationFactor(0.5), backoff.WithMaxElapsedTime(0))}
 }
 

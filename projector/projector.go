@@ -33,6 +33,10 @@ type Delivery struct {
 	// Attempt counts the tries of this event from 1, those before a restart
 	// included.
 	Attempt int
+	// Replay says that the event was applied before, to the generation of the
+	// model that a [Rebuild] replaces: what goes beyond the model (a command, a
+	// mail) must not be done again. Reactions heed it by themselves.
+	Replay bool
 }
 
 // Config says what is projected, under which name and how. Name and Events are
@@ -58,23 +62,25 @@ type Config struct {
 	// that runs then still ends. Zero means 50 ms.
 	BatchTime time.Duration
 
-	// Attempts is how often an event is tried before the projector halts at it.
-	// Zero means 10, about half a minute with the default delays. An event that
-	// cannot be decoded halts it at once.
-	Attempts int
-	// FirstDelay and MaxDelay bound the pause between tries, which doubles with
-	// jitter; also the pause after an error of the store or the target, which
-	// are tried for ever. Zero means 100 ms and 10 s.
-	FirstDelay, MaxDelay time.Duration
-	// HaltRetry is the time between tries of an event that the projector has
-	// halted at. Zero means 30 s.
-	HaltRetry time.Duration
+	// Failures says what becomes of an event that cannot be applied. The zero
+	// Policy tries it ten times and halts.
+	Failures Policy
+	// Keys says which events must stay in order: those that have a key in
+	// common. [Park] and Lanes need it. See [DataKeys].
+	Keys KeyFunc
+	// Lanes is how many events are applied side by side, in order within each
+	// key; those without a key are in order among themselves. The target has to
+	// be a [LaneTarget]. Zero and one mean one after the other.
+	Lanes int
 
 	// Poll is how long the projector trusts that nothing happened when the
 	// store gave no hint. Zero means 5 s.
 	Poll time.Duration
 	// WaitLimit bounds a WaitFor whose context has no deadline. Zero means 10 s.
 	WaitLimit time.Duration
+	// StallAfter is how long the projector may stand still although there is
+	// work before its log and [Projector.Health] say so. Zero means 1 min.
+	StallAfter time.Duration
 	// ReportEvery is the least time between two reports of the same trouble;
 	// what happens in between is counted. Zero means 1 min.
 	ReportEvery time.Duration
@@ -98,10 +104,15 @@ func (c Config) withDefaults() Config {
 	}
 	number(&c.BatchSize, 500)
 	duration(&c.BatchTime, 50*time.Millisecond)
-	number(&c.Attempts, 10)
-	duration(&c.FirstDelay, 100*time.Millisecond)
-	duration(&c.MaxDelay, 10*time.Second)
-	duration(&c.HaltRetry, 30*time.Second)
+	number(&c.Failures.Attempts, 10)
+	duration(&c.Failures.FirstDelay, 100*time.Millisecond)
+	duration(&c.Failures.MaxDelay, 10*time.Second)
+	duration(&c.Failures.HaltRetry, 30*time.Second)
+	if c.Failures.Then == "" {
+		c.Failures.Then = Halt
+	}
+	number(&c.Lanes, 1)
+	duration(&c.StallAfter, time.Minute)
 	duration(&c.Poll, 5*time.Second)
 	duration(&c.WaitLimit, 10*time.Second)
 	duration(&c.ReportEvery, time.Minute)

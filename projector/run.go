@@ -175,7 +175,7 @@ func (w *worker[Tx]) follow(ctx context.Context, from progress) error {
 			continue
 		}
 		if vain++; vain > 1 { // a page that lags behind its hints must not make us spin
-			if err := sleep(ctx, min(time.Millisecond<<min(vain, 10), w.cfg.FirstDelay)); err != nil {
+			if err := sleep(ctx, min(time.Millisecond<<min(vain, 10), w.cfg.Failures.FirstDelay)); err != nil {
 				return err
 			}
 		}

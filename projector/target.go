@@ -61,16 +61,77 @@ type Target[Tx any] interface {
 	// too); or else after a short time of the target's choosing; ctx's error
 	// when ctx ends first. It is cheap to call in a loop.
 	Wait(ctx context.Context, name Name, seen State) error
+
+	// Parked lists committed parked events of a name, by position, with what
+	// the query asks for. No claim is needed.
+	Parked(ctx context.Context, name Name, q ParkedQuery) ([]Parked, error)
+
+	// Ask keeps an operator's word for whoever works under the name, and makes
+	// [State.Asked] grow. No claim is needed. At the zero position it is about
+	// what stands in the way now: try it at once. At another one it is about the
+	// parked event that waits there, [ErrNotParked] if none does: it is Due at
+	// once (in the year 1970), to be discarded for the reason, or, without a
+	// reason, to be tried again.
+	Ask(ctx context.Context, name Name, at consistency.Position, discard string) error
+
+	// Promise says what the target's kind promises.
+	Promise() Promise
 }
 
-// Batch is one transaction of a target.
+// Promise is how often an event's effect is there.
+type Promise string
+
+const (
+	// ExactlyOnce: effect, marks and checkpoint are one transaction.
+	ExactlyOnce Promise = "exactly once"
+	// Converges: a repeated effect changes nothing, nor does one that comes too
+	// late: each value carries its position and only moves forward. Events are
+	// not marked.
+	Converges Promise = "converges"
+	// AtLeastOnce: the effect of an event may be repeated after a crash, the
+	// one (one per lane) whose mark was not kept yet. Each event is marked.
+	AtLeastOnce Promise = "at least once"
+)
+
+// LaneTarget is a Target that applies events of one claim side by side, for
+// [Config.Lanes].
+type LaneTarget[Tx any] interface {
+	Target[Tx]
+	// Lane is Apply for events out of order: it runs work in a transaction that
+	// holds the claim's epoch, side by side with others of the same claim, and
+	// neither compares nor moves the checkpoint; the claim's Apply may run
+	// meanwhile too. Work marks what it does. Where two transactions cannot both
+	// be committed, one of them fails with an error of its own; it is run again.
+	Lane(ctx context.Context, claim Claim, work func(Batch[Tx]) error) error
+}
+
+// Batch is one transaction of a target, for one goroutine. What it writes is
+// seen by its own later calls.
 type Batch[Tx any] interface {
 	// Tx is what the handler writes with. It ends with the batch.
 	Tx() Tx
 	// Seen says whether an event_id was marked as done under this name.
 	Seen(id uuid.UUID) (bool, error)
-	// Done marks it, in this transaction.
-	Done(id uuid.UUID) error
+	// Done marks it, with the position where it stands.
+	Done(id uuid.UUID, at consistency.Position) error
+	// Forget drops the marks at a position or before it.
+	Forget(upTo consistency.Position) error
+
+	// IsParked says whether an event with one of the keys is parked and waits.
+	// It is cheap: it is called for each event while any is parked.
+	IsParked(keys []string) (bool, error)
+	// FirstParked is the waiting event of a key with the lowest position.
+	FirstParked(key string) (p Parked, found bool, err error)
+	// Park puts an event aside, or exchanges all that is kept of the one that
+	// waits at its position.
+	Park(p Parked) error
+	// Settle ends the wait of the event that is parked at a position. It is
+	// kept, with the time, as Applied or, for a reason, Discarded. Its keys are
+	// not parked by it any more. [ErrNotParked] if none waits there.
+	Settle(at consistency.Position, as Outcome, reason string) error
+
+	// Count adds to the events that the name has applied and skipped.
+	Count(applied, skipped int)
 }
 
 // Name is what a projector's state is kept under: one per read model and
@@ -97,8 +158,16 @@ type Checkpoint struct {
 type State struct {
 	Checkpoint Checkpoint
 	Failure    Failure // zero: nothing stands in the way
-	Epoch      int64   // of the latest claim
+	Epoch      int64   // of the latest claim; it never goes back
 	Held       bool    // a live owner holds it, as far as the target can see
+
+	Moved   time.Time // when the checkpoint moved last, by the target's clock, in whole microseconds; zero: never
+	Applied int64     // events, by Batch.Count
+	Skipped int64     // events, by Batch.Count
+	Marked  bool      // there are marks, see Batch.Done
+	Parked  int       // events that wait
+	Due     time.Time // the earliest one of those, or zero
+	Asked   int64     // how many times Ask was called with success
 }
 
 // Failure is the event that a projector could not apply.
@@ -117,6 +186,8 @@ type Failure struct {
 var (
 	ErrHeld      = errors.New("another worker holds the name")
 	ErrTakenOver = errors.New("another worker took over")
+	// ErrNotParked: no parked event waits at the position that was named.
+	ErrNotParked = errors.New("no parked event waits there")
 	// ErrClosed is the error of every call to a target that was closed.
 	ErrClosed = errors.New("target is closed")
 )

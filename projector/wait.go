@@ -35,7 +35,7 @@ func (p *Projector[Tx]) WaitFor(ctx context.Context, at consistency.Position) er
 	var state State
 	var trouble error // of the target, since the state was read last
 	often := p.cfg    // somebody waits: a long pause would outlast the trouble
-	often.MaxDelay = min(often.MaxDelay, time.Second)
+	often.Failures.MaxDelay = min(often.Failures.MaxDelay, time.Second)
 	delays := newDelays(often)
 	for {
 		now, err := p.target.State(ctx, p.name)
