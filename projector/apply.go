@@ -22,7 +22,8 @@ func (w *worker[Tx]) apply(ctx context.Context, from progress, page eventstore.P
 			most = i
 		case i == 0: // then it is tried alone
 			most = 1
-			if err := w.hold(ctx, from); err != nil {
+			var err error
+			if from, err = w.hold(ctx, from); err != nil {
 				return from, err
 			}
 		}
@@ -30,16 +31,17 @@ func (w *worker[Tx]) apply(ctx context.Context, from progress, page eventstore.P
 		var failed *failedEvent
 		switch {
 		case errors.As(err, &failed) && ctx.Err() == nil:
-			if from.failure, err = w.fail(ctx, from.failure, todo[failed.index], failed.err); err != nil {
+			if from, err = w.fail(ctx, from, todo[failed.index], failed.err); err != nil {
 				return from, err
 			}
-			from.retry = false
 			continue
 		case err != nil:
 			return from, err
 		case from.failure.stands(todo[:done]):
-			w.reports.ok("the event that failed is applied", "position", from.failure.Position, "attempts", from.failure.Attempts+1)
-			from.failure = Failure{}
+			if from.verdict == "" {
+				w.reports.ok("the event that failed is applied", "position", from.failure.Position, "attempts", from.failure.Attempts+1)
+			}
+			from.failure, from.verdict = Failure{}, ""
 		}
 		from.at, todo = at, todo[done:]
 	}
@@ -68,21 +70,31 @@ func (w *worker[Tx]) batch(ctx context.Context, from progress, events []event.Re
 	for {
 		var to Checkpoint
 		err := w.target.Apply(ctx, w.claim, from.at, func(b Batch[Tx]) (Checkpoint, error) {
-			began := time.Now()
+			began, n := time.Now(), counts{}
 			for done = 0; done < len(events); done++ {
 				if done > 0 && time.Since(began) >= w.cfg.BatchTime {
 					break
 				}
-				if err := w.one(ctx, b, from, events[done], done); err != nil {
+				if err := w.one(ctx, b, from, events[done], &n); err != nil {
+					if f, ok := err.(*failedEvent); ok { //nolint:errorlint // our own, just made
+						f.index = done
+					}
 					return Checkpoint{}, err
 				}
 			}
 			if to = end; done < len(events) || !last {
 				to = w.checkpointAt(events[done-1])
 			}
+			b.Count(n.applied, n.skipped)
+			if w.marks && w.forget {
+				return to, b.Forget(to.Position)
+			}
 			return to, nil
 		})
 		var failed *failedEvent
+		if errors.Is(err, ErrCollided) && ctx.Err() == nil {
+			continue
+		}
 		if err == nil || errors.As(err, &failed) || errors.Is(err, ErrTakenOver) {
 			w.delays.reset()
 			return done, to, err
@@ -102,30 +114,84 @@ func (w *worker[Tx]) batch(ctx context.Context, from progress, events []event.Re
 	}
 }
 
-// one applies one event inside a batch. Marks are kept only where the log may
-// hold an event_id twice; for everything else the compared checkpoint is enough.
-func (w *worker[Tx]) one(ctx context.Context, b Batch[Tx], from progress, r event.Record, index int) error {
-	marks := !w.log.UniqueEventIDs
-	if marks {
+// counts are the events of one batch.
+type counts struct{ applied, skipped int }
+
+// one deals with one event inside a batch: passes it, parks it, skips it, or
+// hands it to the handler.
+func (w *worker[Tx]) one(ctx context.Context, b Batch[Tx], from progress, r event.Record, n *counts) error {
+	if w.marks {
 		if seen, err := b.Seen(r.ID); seen || err != nil {
 			return err
 		}
 	}
-	attempt := 1
-	if from.failure.stands([]event.Record{r}) {
-		attempt += from.failure.Attempts
+	done, err := w.aside(b, from, r, n)
+	if err != nil {
+		return err
 	}
-	if err := w.deliver(ctx, b.Tx(), r, attempt); err != nil {
-		return &failedEvent{index, err}
+	if !done {
+		attempt := 1
+		if from.failure.stands([]event.Record{r}) {
+			attempt += from.failure.Attempts
+		}
+		if err := w.deliver(ctx, b.Tx(), r, attempt, w.replay != nil); err != nil {
+			return &failedEvent{err: err}
+		}
+		n.applied++
 	}
-	if marks {
+	if w.marks {
 		return b.Done(r.ID, r.Position)
 	}
 	return nil
 }
 
+// aside deals with an event that is not for the handler now: one that waits
+// behind a parked one, or that could not be applied.
+func (w *worker[Tx]) aside(b Batch[Tx], from progress, r event.Record, n *counts) (done bool, err error) {
+	if w.replay != nil {
+		if done, err := w.copyParked(b, r); done || err != nil {
+			return done, err
+		}
+	}
+	if w.parked {
+		keys, err := w.keys(r)
+		if err != nil {
+			return false, &failedEvent{err: err}
+		}
+		if behind, err := b.IsParked(keys); err != nil {
+			return false, err
+		} else if behind {
+			return true, b.Park(Parked{Record: r, Keys: keys, Since: now(), Replay: w.replay != nil})
+		}
+	}
+	if from.verdict == "" || !from.failure.stands([]event.Record{r}) {
+		return false, nil
+	}
+	f := from.failure
+	keys, err := w.keys(r)
+	switch {
+	case from.verdict == Skip && f.Discard == "":
+		n.skipped++
+		return true, nil
+	case err != nil && from.verdict == Park:
+		return false, &failedEvent{err: err}
+	case len(keys) == 0: // it is to be kept, and does not wait
+		keys = []string{idKey(r)}
+	}
+	err = b.Park(Parked{
+		Record: r, Keys: keys, Since: now(), Replay: w.replay != nil,
+		Failed: true, Attempts: f.Attempts, First: f.First, Last: f.Last, Error: f.Error, Hold: f.Hold,
+	})
+	if from.verdict == Park || err != nil {
+		w.parked = true
+		return true, err
+	}
+	n.skipped++ // and kept, with the reason
+	return true, b.Settle(r.Position, Discarded, f.Discard)
+}
+
 // deliver decodes an event and calls the handler, whose panic is an error.
-func (w *worker[Tx]) deliver(ctx context.Context, tx Tx, r event.Record, attempt int) (err error) {
+func (w *worker[Tx]) deliver(ctx context.Context, tx Tx, r event.Record, attempt int, replay bool) (err error) {
 	e, err := w.cfg.Events.Decode(r)
 	if err != nil {
 		return err
@@ -138,5 +204,5 @@ func (w *worker[Tx]) deliver(ctx context.Context, tx Tx, r event.Record, attempt
 			err = &PanicError{v, debug.Stack()}
 		}
 	}()
-	return w.handler(ctx, tx, Delivery{Record: r, Event: e, Attempt: attempt})
+	return w.handler(ctx, tx, Delivery{Record: r, Event: e, Attempt: attempt, Replay: replay})
 }

@@ -18,6 +18,9 @@ var (
 	// ErrHalted: an event that cannot be applied stands in the way. The error
 	// is a [*HaltedError].
 	ErrHalted = errors.New("projector is halted")
+	// ErrParked: the position is reached, but an event up to there is parked and
+	// waits for somebody to act. The error is a [*ParkedError].
+	ErrParked = errors.New("an event is parked")
 	// ErrNotYet: the time that WaitFor had ended first.
 	ErrNotYet = errors.New("position is not applied yet")
 )
@@ -55,12 +58,32 @@ type HaltedError struct {
 
 func (e *HaltedError) Error() string {
 	reason, _, _ := strings.Cut(e.Failure.Error, "\n")
-	return fmt.Sprintf("projector %s: %v at position %s after %d attempts: event %s of type %q: %s: correct the handler or what it needs; the event is tried again and again",
+	return fmt.Sprintf("projector %s: %v at position %s after %d attempts: event %s of type %q: %s: correct the handler or what it needs, and call Resume; the event is tried again slowly in any case",
 		e.Name, ErrHalted, e.Failure.Position, e.Failure.Attempts, e.Failure.EventID, e.Failure.Type, reason)
 }
 
 // Unwrap returns [ErrHalted].
 func (e *HaltedError) Unwrap() error { return ErrHalted }
+
+// ParkedError names the first parked event that a wait was about.
+type ParkedError struct {
+	Name  Name
+	At    consistency.Position // reached
+	First Parked
+}
+
+func (e *ParkedError) Error() string {
+	r, what := e.First.Record, "waits behind an earlier one"
+	if e.First.Failed {
+		reason, _, _ := strings.Cut(e.First.Error, "\n")
+		what = fmt.Sprintf("could not be applied in %d attempts: %s", e.First.Attempts, reason)
+	}
+	return fmt.Sprintf("projector %s: position %s is reached, but %v for %q: event %s of type %q at %s %s: correct the cause and call Retry, or Discard the event that failed",
+		e.Name, e.At, ErrParked, e.First.Keys, r.ID, r.Type, r.Position, what)
+}
+
+// Unwrap returns [ErrParked].
+func (e *ParkedError) Unwrap() error { return ErrParked }
 
 // PanicError is a panic of a handler.
 type PanicError struct {

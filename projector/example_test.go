@@ -77,7 +77,7 @@ func Example() {
 func Example_halted() {
 	ctx, stop := context.WithCancel(context.Background())
 	store, model := memstore.New(), memtarget.New[int64]()
-	cfg := projector.Config{Name: "balances", Events: ledger, Attempts: 2, FirstDelay: time.Millisecond}
+	cfg := projector.Config{Name: "balances", Events: ledger, Failures: projector.Policy{Attempts: 2, FirstDelay: time.Millisecond}}
 	balances := projector.New(store, model, cfg, func(ctx context.Context, tx *memtarget.Tx[int64], d projector.Delivery) error {
 		if d.Event.(Posted).Account == "eve" {
 			return fmt.Errorf("no such account")

@@ -25,7 +25,8 @@ type Generation[Tx any] interface {
 	// Switch makes this generation the live one, in one step, if ready returns
 	// nil; else its error is returned and nothing has changed. While ready runs
 	// nobody commits to the live generation, whose State and model can be read,
-	// and this one can be written to. Afterwards every Target that was opened on
+	// and this one can be written to; that hold ends with this process, and if it
+	// was lost meanwhile Switch fails. Afterwards every Target that was opened on
 	// the model, in other processes too, works on this generation, and so does
 	// each read that begins. All claims, of both, are over; the epochs of the
 	// names are above those of both. The old one is kept until Drop. After an

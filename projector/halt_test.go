@@ -58,7 +58,7 @@ func TestHalt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store, m, book := memstore.New(), memtarget.New[string](), &logbook{}
 		cfg := config()
-		cfg.Logger, cfg.Attempts = book.logger(), 4
+		cfg.Logger, cfg.Failures.Attempts = book.logger(), 4
 		var tries []time.Duration
 		var repaired atomic.Bool
 		began := time.Now()
@@ -131,7 +131,7 @@ func TestAttemptsSurviveARestart(t *testing.T) {
 		store, m := memstore.New(), memtarget.New[string]()
 		last := appendAll(t, store, numbers(t, "a", 3)...)
 		cfg := config()
-		cfg.Attempts, cfg.BatchSize = 5, 10
+		cfg.Failures.Attempts, cfg.BatchSize = 5, 10
 		var attempts []int
 		fails := func(ctx context.Context, x tx, d projector.Delivery) error {
 			if d.Event.(Added).N == 2 {
@@ -244,7 +244,7 @@ func TestPanicIsAnError(t *testing.T) {
 			store, m := memstore.New(), memtarget.New[string]()
 			last := appendAll(t, store, numbers(t, "a", 2)...)
 			cfg := config()
-			cfg.Attempts = 1
+			cfg.Failures.Attempts = 1
 			p := projector.New(store, m, cfg, func(context.Context, tx, projector.Delivery) error { panicsHere(value); return nil })
 			run := start(t, p)
 			err := p.WaitFor(short(t), last)
@@ -287,7 +287,7 @@ func TestReasonIsPlainAndBounded(t *testing.T) {
 		store, m := memstore.New(), memtarget.New[string]()
 		last := appendAll(t, store, numbers(t, "a", 1)...)
 		cfg := config()
-		cfg.Attempts = 1
+		cfg.Failures.Attempts = 1
 		p := projector.New(store, m, cfg, func(context.Context, tx, projector.Delivery) error {
 			return errors.New("a\x00b\xff" + strings.Repeat("ä", 100_000))
 		})

@@ -47,6 +47,9 @@ func DataKeys(names ...string) KeyFunc {
 // DataKey is the key that [DataKeys] makes of a name and its value.
 func DataKey(name, value string) string { return name + "=" + value }
 
+// idKey is a key that only copies of the event have.
+func idKey(r event.Record) string { return "event_id " + r.ID.String() }
+
 // maxKey bounds a key, in bytes, so that every target can index it.
 const maxKey = 256
 

@@ -19,6 +19,7 @@ type Parked struct {
 	First    time.Time // try; UTC, in whole microseconds, as all times here; zero: none
 	Last     time.Time // try
 	Error    string    // of the last try
+	Hold     bool      // a try ended with ErrHold
 	Since    time.Time // when it was parked
 
 	// Due is when it is to be tried again, or to be discarded. Zero: when

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -21,6 +23,10 @@ type Policy struct {
 	Attempts int
 	// Then is what is done after the last try. Zero means Halt.
 	Then Action
+	// MaxParked bounds how many events wait in the park, so that an outage does
+	// not put a whole log there: with so many, or more, the projector halts where
+	// it would park another one. Zero means 10,000.
+	MaxParked int
 	// Judge, if it is set, decides by the error of the last try; what is zero
 	// in its answer is as above. It must answer the same each time.
 	Judge func(error) Rule
@@ -56,8 +62,8 @@ const (
 )
 
 // ErrHold in an error of a handler says that the event must neither be parked
-// nor be skipped whatever the [Policy] is: nobody knows yet whether its effect
-// is there.
+// nor be skipped, whatever the [Policy] is, after later tries either: nobody
+// knows yet whether its effect is there. Where it would be, the projector halts.
 var ErrHold = errors.New("the event has to be tried until it is known to be applied")
 
 // rule is what the policy says of an error.
@@ -71,9 +77,6 @@ func (p Policy) rule(err error) Rule {
 		r.Attempts = cmp.Or(max(judged.Attempts, 0), r.Attempts)
 		r.Then = cmp.Or(judged.Then, r.Then)
 	}
-	if errors.Is(err, ErrHold) {
-		r.Then = Halt
-	}
 	return r
 }
 
@@ -82,43 +85,91 @@ const maxReason = 8 << 10
 
 // hold waits until an event that failed may be tried again. No transaction is
 // open meanwhile.
-func (w *worker[Tx]) hold(ctx context.Context, from progress) error {
+func (w *worker[Tx]) hold(ctx context.Context, from progress) (progress, error) {
 	switch {
+	case from.verdict != "":
+	case from.failure.Discard != "": // before this worker came
+		from.verdict = Skip
 	case from.retry:
-		return nil
 	case from.failure.Halted:
-		return sleep(ctx, w.cfg.Failures.HaltRetry)
+		now, err := w.standStill(ctx, from.at)
+		if from.failure.Discard = now.Discard; now.Discard != "" {
+			from.verdict = Skip
+		}
+		return from, err
+	default:
+		return from, sleep(ctx, delayAfter(w.cfg, from.failure.Attempts))
 	}
-	return sleep(ctx, delayAfter(w.cfg, from.failure.Attempts))
+	return from, nil
 }
 
 // fail keeps that an event could not be applied, outside the transaction that
 // was rolled back, so that the count outlives the process. It returns an error
 // only where this worker has to end.
-func (w *worker[Tx]) fail(ctx context.Context, before Failure, r event.Record, reason error) (Failure, error) {
-	now := time.Now().UTC().Truncate(time.Microsecond)
-	f := before
+func (w *worker[Tx]) fail(ctx context.Context, from progress, r event.Record, reason error) (progress, error) {
+	f := from.failure
 	if !f.stands([]event.Record{r}) {
-		f = Failure{Position: r.Position, EventID: r.ID, Type: r.Type, First: now}
+		f = Failure{Position: r.Position, EventID: r.ID, Type: r.Type, First: now()}
 	}
 	f.Attempts++
-	f.Last = now
+	f.Last = now()
 	f.Error = text(reason)
-	f.Halted = f.Halted || f.Attempts >= w.cfg.Failures.rule(reason).Attempts
+	f.Hold = f.Hold || errors.Is(reason, ErrHold)
+	from.verdict = ""
+	if rule := w.rule(reason); f.Attempts >= rule.Attempts {
+		if from.verdict = rule.Then; from.verdict == Park && !w.parkable(ctx, r) || from.verdict == Halt || f.Hold {
+			from.verdict, f.Halted = "", true
+		}
+	}
+	from.failure, from.retry = f, false
 
 	err := w.target.Fail(ctx, w.claim, f)
 	if errors.Is(err, ErrTakenOver) {
-		return f, err // and so is the event's failure: the new owner's to judge
+		return from, err // and so is the event's failure: the new owner's to judge
 	}
 	attrs := []any{"position", f.Position, "event_id", f.EventID, "type", f.Type, "attempts", f.Attempts}
-	if f.Halted {
+	switch {
+	case from.verdict == Park:
+		w.reports.error("parked: an event cannot be applied; those with other keys go on", reason, attrs...)
+	case from.verdict == Skip:
+		w.reports.error("skipped: an event cannot be applied", reason, attrs...)
+	case f.Halted:
 		w.reports.error("halted: an event cannot be applied", reason, attrs...)
-	} else {
+	default:
 		w.reports.warn("an event cannot be applied, trying again", reason, attrs...)
 	}
 	// Where it is not kept, a restart counts anew; the event stays where it is.
-	return f, w.trouble(ctx, "the target does not keep what stands in the way", err)
+	return from, w.trouble(ctx, "the target does not keep what stands in the way", err)
 }
+
+// rule is the policy's, also where its Judge panics.
+func (w *worker[Tx]) rule(reason error) (r Rule) {
+	defer func() {
+		if v := recover(); v != nil {
+			w.reports.error("Policy.Judge panicked", &PanicError{v, debug.Stack()})
+			r = Rule{Then: Halt}
+		}
+	}()
+	return w.cfg.Failures.rule(reason)
+}
+
+// parkable says whether an event has a key to be parked under, and a place.
+func (w *worker[Tx]) parkable(ctx context.Context, r event.Record) bool {
+	keys, err := w.keys(r)
+	if err == nil && len(keys) == 0 {
+		err = fmt.Errorf("event %s of type %q at %s has no key", r.ID, r.Type, r.Position)
+	}
+	if state, _ := w.target.State(ctx, w.name); err == nil && state.Parked >= w.cfg.Failures.MaxParked {
+		err = fmt.Errorf("%d events are parked already, and Policy.MaxParked is %d", state.Parked, w.cfg.Failures.MaxParked)
+	}
+	if err != nil {
+		w.reports.error("an event is to be parked and cannot be: the projector halts", err)
+	}
+	return err == nil
+}
+
+// now is the time as targets keep it.
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // hopeless says whether the same program fails at the event each time.
 func hopeless(err error) bool {

@@ -105,6 +105,7 @@ func (c Config) withDefaults() Config {
 	number(&c.BatchSize, 500)
 	duration(&c.BatchTime, 50*time.Millisecond)
 	number(&c.Failures.Attempts, 10)
+	number(&c.Failures.MaxParked, 10_000)
 	duration(&c.Failures.FirstDelay, 100*time.Millisecond)
 	duration(&c.Failures.MaxDelay, 10*time.Second)
 	duration(&c.Failures.HaltRetry, 30*time.Second)
@@ -168,6 +169,14 @@ func (p *Projector[Tx]) setUp() (consistency.Query, error) {
 		return consistency.Query{}, fmt.Errorf("the target is nil")
 	case p.handler == nil:
 		return consistency.Query{}, fmt.Errorf("the handler is nil")
+	case p.cfg.Failures.Then != Halt && p.cfg.Failures.Then != Park && p.cfg.Failures.Then != Skip:
+		return consistency.Query{}, fmt.Errorf("Config.Failures.Then is %q: use Halt, Park or Skip", p.cfg.Failures.Then)
+	case p.cfg.Failures.Then == Park && p.cfg.Keys == nil:
+		return consistency.Query{}, fmt.Errorf("Config.Failures.Then is Park and Config.Keys is nil: say which events wait behind a parked one")
+	case p.cfg.Lanes > 1 && p.cfg.Keys == nil:
+		return consistency.Query{}, fmt.Errorf("Config.Lanes is %d and Config.Keys is nil: say which events must stay in order", p.cfg.Lanes)
+	case p.cfg.Lanes > 1 && !isLaneTarget(p.target):
+		return consistency.Query{}, fmt.Errorf("Config.Lanes is %d and %T applies one transaction after the other: leave Lanes zero, or use a target that is a LaneTarget", p.cfg.Lanes, p.target)
 	case p.cfg.Events == nil:
 		return consistency.Query{}, fmt.Errorf("Config.Events is nil: give the codec of the events")
 	case !p.cfg.Query.IsZero():
@@ -178,6 +187,11 @@ func (p *Projector[Tx]) setUp() (consistency.Query, error) {
 		return consistency.Query{}, fmt.Errorf("Config.Events has no event types")
 	}
 	return p.cfg.Events.Query(consistency.All().Type(types...))
+}
+
+func isLaneTarget[Tx any](t Target[Tx]) bool {
+	_, ok := t.(LaneTarget[Tx])
+	return ok
 }
 
 // maxName bounds the parts of a Name, so that every target can keep them.

@@ -131,7 +131,10 @@ type countingBatch struct {
 	n *atomic.Int32
 }
 
-func (b countingBatch) Done(id uuid.UUID) error { b.n.Add(1); return b.Batch.Done(id) }
+func (b countingBatch) Done(id uuid.UUID, at consistency.Position) error {
+	b.n.Add(1)
+	return b.Batch.Done(id, at)
+}
 
 func (c *countMarks) Apply(ctx context.Context, claim projector.Claim, from projector.Checkpoint, work func(projector.Batch[tx]) (projector.Checkpoint, error)) error {
 	return c.target.Apply(ctx, claim, from, func(b projector.Batch[tx]) (projector.Checkpoint, error) {

@@ -3,12 +3,14 @@ package projector
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 )
 
 // reports tells of trouble: the first time at once, then once per interval with
-// the number of times it happened meanwhile. It belongs to one goroutine.
+// the number of times it happened meanwhile. It is safe for concurrent use.
 type reports struct {
+	mu    sync.Mutex
 	log   *slog.Logger
 	every time.Duration
 	open  map[string]*repeated
@@ -35,6 +37,8 @@ func (r *reports) error(what string, err error, attrs ...any) {
 func (r *reports) tell(what string, err error) { r.report(slog.LevelInfo, what, err, nil) }
 
 func (r *reports) report(level slog.Level, what string, err error, attrs []any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := time.Now()
 	k := r.open[what]
 	switch {
@@ -52,6 +56,8 @@ func (r *reports) report(level slog.Level, what string, err error, attrs []any) 
 
 // ok tells that things go well, and that trouble from now on is new.
 func (r *reports) ok(what string, attrs ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	clear(r.open)
 	r.log.Info(what, attrs...)
 }

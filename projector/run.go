@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cccgo/ccc/event"
@@ -35,6 +36,8 @@ func (p *Projector[Tx]) Run(ctx context.Context) error {
 			return err
 		case useless(err):
 			return fmt.Errorf("projector %s: %w", p.name, err)
+		case errors.Is(err, errAnew):
+			continue
 		}
 		r.reports.tell("another worker took over, standing by", err)
 	}
@@ -42,7 +45,7 @@ func (p *Projector[Tx]) Run(ctx context.Context) error {
 
 // useless says whether trying again can never help.
 func useless(err error) bool {
-	return errors.Is(err, ErrForeignLog) || errors.Is(err, eventstore.ErrClosed) || errors.Is(err, ErrClosed)
+	return errors.Is(err, ErrForeignLog) || errors.Is(err, ErrMisuse) || errors.Is(err, eventstore.ErrClosed) || errors.Is(err, ErrClosed)
 }
 
 // run is one call of Run.
@@ -55,7 +58,12 @@ type run[Tx any] struct {
 // worker is a run that holds the name.
 type worker[Tx any] struct {
 	*run[Tx]
-	claim Claim
+	claim  Claim
+	marks  bool        // events are marked, and looked for among the marks
+	forget bool        // marks are dropped as soon as the checkpoint has passed them
+	parked bool        // there may be parked events that wait
+	asked  int64       // the State.Asked that was heeded
+	replay *replay[Tx] // of a rebuild; else nil
 }
 
 // progress is how far a worker is, as the target has it.
@@ -63,6 +71,7 @@ type progress struct {
 	at      Checkpoint
 	failure Failure // of the event that comes next; zero: none
 	retry   bool    // try that event at once: a new owner may be a new program
+	verdict Action  // that event's tries are used up: Park or Skip it; else empty
 }
 
 // tenure waits for the name, works under it until that ends, and gives it back.
@@ -72,18 +81,34 @@ func (r *run[Tx]) tenure(ctx context.Context) error {
 		return err
 	}
 	defer r.release(ctx, claim)
-	w := &worker[Tx]{r, claim}
-	// Only a checkpoint that is read under the claim is known to be where the
-	// last owner left it: from now on nobody else moves it.
-	state, err := w.state(ctx)
+	w, state, err := r.work(ctx, claim)
 	if err != nil {
 		return err
 	}
-	if err := r.trust(ctx, state.Checkpoint); err != nil {
-		return err
-	}
-	r.reports.ok("active", "checkpoint", state.Checkpoint.Position, "epoch", claim.Epoch)
+	r.reports.ok("active", "checkpoint", state.Checkpoint.Position, "epoch", claim.Epoch, "promise", r.target.Promise())
 	return w.follow(ctx, progress{at: state.Checkpoint, failure: state.Failure, retry: true})
+}
+
+// work makes the worker of a claim. Only a checkpoint that is read under the
+// claim is known to be where the last owner left it: from now on nobody else
+// moves it.
+func (r *run[Tx]) work(ctx context.Context, claim Claim) (*worker[Tx], State, error) {
+	w := &worker[Tx]{run: r, claim: claim}
+	state, err := w.state(ctx)
+	if err != nil {
+		return nil, state, err
+	}
+	w.parked, w.asked = state.Parked > 0, state.Asked
+	// Marks are kept where an event may come again although the checkpoint is
+	// compared: the log may hold it twice, or lanes were ahead of the checkpoint,
+	// or the effect is not in the target's transaction.
+	promise := r.target.Promise()
+	w.forget = r.log.UniqueEventIDs
+	w.marks = !r.log.UniqueEventIDs || state.Marked || promise == AtLeastOnce
+	if err := r.trust(ctx, state.Checkpoint); err != nil {
+		return nil, state, err
+	}
+	return w, state, w.adopt(ctx, state)
 }
 
 // standBy claims the name as soon as it is free.
@@ -146,31 +171,70 @@ func (w *worker[Tx]) state(ctx context.Context) (State, error) {
 	}
 }
 
-// follow brings page after page into the target, and waits where the log ends.
-func (w *worker[Tx]) follow(ctx context.Context, from progress) error {
+// follow brings the log into the target for as long as the worker works: side by
+// side in lanes where that is wanted and no event has failed, else in order.
+func (w *worker[Tx]) follow(ctx context.Context, from progress) (err error) {
+	for err == nil {
+		if w.cfg.Lanes > 1 && from.failure.Position.IsZero() {
+			if from, err = w.sideBySide(ctx, from.at); err != nil {
+				return err
+			}
+		}
+		from, err = w.inOrder(ctx, from)
+	}
+	return err
+}
+
+// inOrder applies event after event. With lanes it returns as soon as they can
+// go on.
+func (w *worker[Tx]) inOrder(ctx context.Context, from progress) (progress, error) {
+	if err := w.tend(ctx, from.at); err != nil || w.cfg.Lanes > 1 && from.failure.Position.IsZero() {
+		return from, err
+	}
+	err := w.read(ctx, from.at, func(page eventstore.Page) (at Checkpoint, err error) {
+		if from, err = w.apply(ctx, from, page); err != nil {
+			return from.at, err
+		}
+		if w.cfg.Lanes > 1 && from.failure.Position.IsZero() {
+			return from.at, errStopped
+		}
+		return from.at, w.tend(ctx, from.at)
+	})
+	if errors.Is(err, errStopped) {
+		err = nil
+	}
+	return from, err
+}
+
+// read hands on page after page, and waits where the log ends. It returns the
+// error of take, and nil when a parked event is due.
+func (w *worker[Tx]) read(ctx context.Context, at Checkpoint, take func(eventstore.Page) (Checkpoint, error)) error {
 	vain := 0 // looks in a row that found nothing although a hint came
 	for {
-		page, err := w.page(ctx, from.at)
+		page, err := w.page(ctx, at)
 		if err != nil {
 			return err
 		}
-		if page.UpTo.After(from.at.Position) {
+		if page.UpTo.After(at.Position) {
 			vain = 0
-			if from, err = w.apply(ctx, from, page); err != nil {
+			if at, err = take(page); err != nil {
 				return err
 			}
 			continue
 		}
-		if from.at.Position.After(page.UpTo) { // the page lags, or the log was replaced under us
-			if err := w.trust(ctx, from.at); err != nil {
+		if at.Position.After(page.UpTo) { // the page lags, or the log was replaced under us
+			if err := w.trust(ctx, at); err != nil {
 				return err
 			}
 		}
-		hint, err := w.pause(ctx, from.at)
+		hint, err := w.pause(ctx, at)
 		if err != nil {
 			return err
 		}
 		if !hint {
+			if w.parked {
+				return nil
+			}
 			vain = 0
 			continue
 		}
@@ -213,11 +277,18 @@ func inOrder(page eventstore.Page, at Checkpoint) error {
 	return nil
 }
 
-// pause waits for a hint that the log goes on. A false one costs a look, a lost
-// one costs the time of [Config.Poll].
+// pause waits for a hint that the log goes on, or that there is something to do
+// about a parked event. A false one costs a look, a lost one costs the time of
+// [Config.Poll].
 func (w *worker[Tx]) pause(ctx context.Context, at Checkpoint) (hint bool, err error) {
 	waiting, cancel := context.WithTimeout(ctx, w.cfg.Poll)
 	defer cancel()
+	if w.parked {
+		var watch sync.WaitGroup
+		watch.Go(func() { w.awaitWord(waiting); cancel() })
+		defer watch.Wait()
+		defer cancel()
+	}
 	err = w.store.Wait(waiting, at.Position)
 	if err != nil && waiting.Err() != nil {
 		return false, ctx.Err()

@@ -263,7 +263,7 @@ func (h *history) replica(world context.Context, d *dice) {
 		p := &process{history: h, Target: h.m, dice: d}
 		cfg := config()
 		cfg.BatchSize, cfg.BatchTime = 1+d.below(6), d.upTo(100*time.Millisecond)
-		cfg.Attempts, cfg.HaltRetry = 1+d.below(5), d.upTo(time.Minute)
+		cfg.Failures.Attempts, cfg.Failures.HaltRetry = 1+d.below(5), d.upTo(time.Minute)
 		end := time.AfterFunc(d.upTo(time.Minute), func() {
 			if d.permille(400) {
 				p.die()

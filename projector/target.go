@@ -47,13 +47,19 @@ type Target[Tx any] interface {
 	// leaves nothing behind. After any other error it is open whether the
 	// transaction was committed, or will be: read State.
 	//
+	// Applies of one claim run one after the other: work begins only when it is
+	// settled what became of an earlier one, also if its answer was lost. Where
+	// the target itself rolls back because of another transaction (a deadlock),
+	// the error is [ErrCollided], whatever work returned: it is run again.
+	//
 	// A target without transactions says so in its documentation: there the
 	// effect comes first, and the checkpoint afterwards, forward only.
 	Apply(ctx context.Context, claim Claim, from Checkpoint, work func(Batch[Tx]) (Checkpoint, error)) error
 
 	// Fail keeps, in a transaction of its own, what stands in the way at the
-	// checkpoint; the zero Failure removes it. [ErrTakenOver] if a newer claim
-	// exists or this one was released.
+	// checkpoint; the zero Failure removes it. A Discard that is kept for the
+	// same position stays. [ErrTakenOver] if a newer claim exists or this one was
+	// released.
 	Fail(ctx context.Context, claim Claim, failure Failure) error
 
 	// Wait returns nil when the state or the claim of the name may have changed
@@ -69,9 +75,10 @@ type Target[Tx any] interface {
 	// Ask keeps an operator's word for whoever works under the name, and makes
 	// [State.Asked] grow. No claim is needed. At the zero position it is about
 	// what stands in the way now: try it at once. At another one it is about the
-	// parked event that waits there, [ErrNotParked] if none does: it is Due at
-	// once (in the year 1970), to be discarded for the reason, or, without a
-	// reason, to be tried again.
+	// parked event that waits there: it is Due at once (in the year 1970), to be
+	// discarded for the reason, or, without a reason, to be tried again. At the
+	// position of the Failure, with a reason, it is about that: the reason becomes
+	// its Discard. [ErrNotParked] if neither is there.
 	Ask(ctx context.Context, name Name, at consistency.Position, discard string) error
 
 	// Promise says what the target's kind promises.
@@ -101,7 +108,11 @@ type LaneTarget[Tx any] interface {
 	// holds the claim's epoch, side by side with others of the same claim, and
 	// neither compares nor moves the checkpoint; the claim's Apply may run
 	// meanwhile too. Work marks what it does. Where two transactions cannot both
-	// be committed, one of them fails with an error of its own; it is run again.
+	// be committed, because one changed what the other has read or written, or
+	// because both marked the same event, one of them fails with [ErrCollided];
+	// it is run again at once. That error also takes the place of work's own, if
+	// what work had read may have been out of date. A call in work sees what was
+	// committed before it.
 	Lane(ctx context.Context, claim Claim, work func(Batch[Tx]) error) error
 }
 
@@ -112,7 +123,8 @@ type Batch[Tx any] interface {
 	Tx() Tx
 	// Seen says whether an event_id was marked as done under this name.
 	Seen(id uuid.UUID) (bool, error)
-	// Done marks it, with the position where it stands.
+	// Done marks it, with the position where it stands. A mark that is there
+	// already is no matter.
 	Done(id uuid.UUID, at consistency.Position) error
 	// Forget drops the marks at a position or before it.
 	Forget(upTo consistency.Position) error
@@ -120,6 +132,8 @@ type Batch[Tx any] interface {
 	// IsParked says whether an event with one of the keys is parked and waits.
 	// It is cheap: it is called for each event while any is parked.
 	IsParked(keys []string) (bool, error)
+	// ParkedAt is the event that is parked at a position and waits.
+	ParkedAt(at consistency.Position) (p Parked, found bool, err error)
 	// FirstParked is the waiting event of a key with the lowest position.
 	FirstParked(key string) (p Parked, found bool, err error)
 	// Park puts an event aside, or exchanges all that is kept of the one that
@@ -179,13 +193,17 @@ type Failure struct {
 	First    time.Time // UTC, in whole microseconds
 	Last     time.Time // the same
 	Error    string
-	Halted   bool // no further try but the slow one
+	Halted   bool   // no further try but the slow one
+	Hold     bool   // a try ended with ErrHold
+	Discard  string // the reason, once somebody asked for it
 }
 
 // What targets return, inside errors that name the projector.
 var (
 	ErrHeld      = errors.New("another worker holds the name")
 	ErrTakenOver = errors.New("another worker took over")
+	// ErrCollided: a lane's transaction left nothing behind because of another one.
+	ErrCollided = errors.New("another transaction got in the way")
 	// ErrNotParked: no parked event waits at the position that was named.
 	ErrNotParked = errors.New("no parked event waits there")
 	// ErrClosed is the error of every call to a target that was closed.
