@@ -25,7 +25,10 @@ var allowed = map[string]string{
 	"command":                "consistency event eventstore",
 	"command/commandtest":    "command consistency event eventstore/memstore",
 	"projector":              "consistency event eventstore",
+	"projector/effecttarget": "consistency event projector",
 	"projector/memtarget":    "consistency projector",
+	"projector/progress":     "projector",
+	"projector/reaction":     "command consistency projector",
 	"projector/sqlitetarget": "consistency internal/sqlitedb projector",
 	"projector/targettest":   "consistency projector",
 }
@@ -59,7 +62,7 @@ func TestImportsPointOneWay(t *testing.T) {
 // Who imports command or projector compiles no store, driver, wire or test
 // library.
 func TestCoreIsLight(t *testing.T) {
-	for _, core := range []string{"command", "projector"} {
+	for _, core := range []string{"command", "projector", "projector/reaction"} {
 		for _, dep := range goList(t, "-deps", "./"+core) {
 			for _, heavy := range []string{module + "eventstore/", module + "internal", "sqlite", "pgx", "grpc", "opentelemetry", "testify", "net/http"} {
 				if strings.Contains(dep, heavy) && dep != module+"eventstore" {

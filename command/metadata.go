@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -8,17 +9,18 @@ import (
 	"github.com/cccgo/ccc/event"
 )
 
-type metadataKey struct{}
+type givenKey struct{}
 
 // given is what the caller put into the context.
 type given struct {
 	custom                 map[string]string
 	correlation, causation string
 	depth                  int
+	record                 bool // refusals
 }
 
 func givenIn(ctx context.Context) given {
-	g, _ := ctx.Value(metadataKey{}).(given)
+	g, _ := ctx.Value(givenKey{}).(given)
 	return g
 }
 
@@ -33,7 +35,7 @@ func WithMetadata(ctx context.Context, metadata map[string]string) context.Conte
 		g.custom = make(map[string]string, len(metadata))
 	}
 	maps.Copy(g.custom, metadata)
-	return context.WithValue(ctx, metadataKey{}, g)
+	return context.WithValue(ctx, givenKey{}, g)
 }
 
 // WithCorrelation says what began it all, such as the ID of a request or of
@@ -41,17 +43,26 @@ func WithMetadata(ctx context.Context, metadata map[string]string) context.Conte
 func WithCorrelation(ctx context.Context, correlation string) context.Context {
 	g := givenIn(ctx)
 	g.correlation = correlation
-	return context.WithValue(ctx, metadataKey{}, g)
+	return context.WithValue(ctx, givenKey{}, g)
 }
 
 // WithCause says that commands run with the returned context follow from an
-// event: its ID is their causation, its correlation theirs.
+// event: its ID is their causation, its correlation (or its ID, if it has none)
+// is theirs, and their depth is one more than its.
 func WithCause(ctx context.Context, cause event.Record) context.Context {
 	g := givenIn(ctx)
 	g.causation = cause.ID.String()
-	g.correlation = cause.Metadata.Correlation
+	g.correlation = cmp.Or(cause.Metadata.Correlation, g.causation)
 	g.depth = cause.Metadata.Depth + 1
-	return context.WithValue(ctx, metadataKey{}, g)
+	return context.WithValue(ctx, givenKey{}, g)
+}
+
+// WithRecordedRefusals is [Config.RecordRefusals] for the commands run with the
+// returned context alone, whatever their runner's Config says.
+func WithRecordedRefusals(ctx context.Context) context.Context {
+	g := givenIn(ctx)
+	g.record = true
+	return context.WithValue(ctx, givenKey{}, g)
 }
 
 // metadata is what all events of a call have in common.

@@ -275,9 +275,10 @@ func (c *call[S]) prepare(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	c.record = volatile || c.runner.config.RecordRefusals
+	given := givenIn(ctx)
+	c.record = volatile || given.record || c.runner.config.RecordRefusals
 	c.idText = c.id.String()
-	c.metadata, err = givenIn(ctx).metadata(c.name, fingerprint, c.idText)
+	c.metadata, err = given.metadata(c.name, fingerprint, c.idText)
 	c.guard = consistency.Where(consistency.CommandKey, c.idText)
 	c.reading = reading{slots: c.room.slots[:0], wanted: c.room.wanted[:0], codecs: c.room.codecs[:0]}
 	c.view = c.cmd.Context()

@@ -27,7 +27,8 @@ type Config struct {
 	// NewModel), about. Zero means 64 MiB; below zero nothing is kept.
 	CacheBytes int64
 	// RecordRefusals makes every refusal and every "nothing to do" the last
-	// word for its ID. A refusal that is no event type is then misuse.
+	// word for its ID. A refusal that is no event type is then misuse. See also
+	// WithRecordedRefusals.
 	RecordRefusals bool
 	// Clock gives the time that events carry. It decides nothing. Zero means
 	// time.Now.

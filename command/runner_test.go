@@ -117,6 +117,31 @@ func TestNothing(t *testing.T) {
 	}
 }
 
+// What a context asks for holds for its calls alone, over one runner.
+func TestRecordedRefusalsOfACall(t *testing.T) {
+	s := newStore(t)
+	r := command.NewRunner(s, command.Config{})
+	recording := command.WithMetadata(command.WithRecordedRefusals(ctx), map[string]string{"actor": "eve"})
+	nothing := rule("nothing", about("ada"), func(account) ([]event.Event, error) { return nil, nil })
+
+	_, err := command.Run(ctx, r, id(1), nothing)
+	require.NoError(t, err)
+	require.Empty(t, stored(t, s))
+	for _, replayed := range []bool{false, true} {
+		out, err := command.Run(recording, r, id(1), nothing)
+		require.NoError(t, err)
+		require.Equal(t, command.Nothing, out.Status)
+		require.Equal(t, replayed, out.Replayed)
+	}
+	require.Equal(t, "eve", stored(t, s)[0].Metadata.Custom["actor"])
+
+	out, err := command.Run(ctx, r, id(2), withdraw{Account: "ada", Cents: 1})
+	endedAs(t, command.Refused, errShort, out, err)
+	out, err = command.Run(recording, r, id(2), withdraw{Account: "ada", Cents: 1})
+	endedAs(t, command.Failed, command.ErrMisuse, out, err)
+	require.Len(t, stored(t, s), 1)
+}
+
 func TestMisuse(t *testing.T) {
 	s := newStore(t)
 	view := about("ada")
@@ -258,6 +283,11 @@ func TestMetadata(t *testing.T) {
 	require.Equal(t, first.Events[1].ID.String(), m.Causation)
 	require.Equal(t, id(1).String(), m.Correlation)
 	require.Equal(t, 1, m.Depth)
+
+	foreign := event.Record{ID: uuid.New()} // began it all, as far as anybody knows
+	last, err := command.Run(command.WithCause(ctx, foreign), r, id(3), deposit{"ada", 1})
+	require.NoError(t, err)
+	require.Equal(t, foreign.ID.String(), last.Events[0].Metadata.Correlation)
 
 	decoded, err := first.Decoded()
 	require.NoError(t, err)

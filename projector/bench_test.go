@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/cccgo/ccc/consistency"
 	"github.com/cccgo/ccc/event"
@@ -28,18 +29,7 @@ func sum(_ context.Context, x *memtarget.Tx[int], d projector.Delivery) error {
 func BenchmarkCatchUp(b *testing.B) {
 	const events, batch = 100_000, 500
 	store := memstore.New()
-	var last consistency.Position
-	for i := 0; i < events; i += 1000 {
-		records := make([]event.Record, 1000)
-		for j := range records {
-			data, version, err := codec.Encode(Added{fmt.Sprint("k", (i+j)%1000), 1}, uuid.Nil)
-			require.NoError(b, err)
-			records[j] = event.Record{ID: uuid.New(), Type: "Added", Data: data, Metadata: event.Metadata{Version: version}}
-		}
-		receipt, err := store.Append(context.Background(), records, nil)
-		require.NoError(b, err)
-		last = receipt.Positions[999]
-	}
+	last := fill(b, store, events, 1000)
 	check := func(m *memtarget.Target[int]) {
 		for _, n := range m.All() {
 			require.Equal(b, events/1000, n)
@@ -111,4 +101,83 @@ func BenchmarkWaitFor(b *testing.B) {
 		require.NoError(b, p.WaitFor(context.Background(), appendAll(b, store, r)))
 	}
 	run.stop(b)
+}
+
+// BenchmarkLanes compares eight lanes with one, with a handler that waits 1 ms
+// as a call over a network does.
+func BenchmarkLanes(b *testing.B) {
+	const events = 2000
+	store := memstore.New()
+	last := fill(b, store, events, 1000)
+	run := func(lanes int) float64 {
+		return seconds(func() {
+			p := projector.New(store, memtarget.New[int](), projector.Config{Name: "sum", Events: codec, Lanes: lanes, Keys: projector.DataKeys("key")},
+				func(ctx context.Context, x *memtarget.Tx[int], d projector.Delivery) error {
+					time.Sleep(time.Millisecond)
+					return sum(ctx, x, d)
+				})
+			run := start(b, p)
+			require.NoError(b, p.WaitFor(long(b), last))
+			run.stop(b)
+		})
+	}
+	var one, eight float64
+	for b.Loop() {
+		one += run(1)
+		eight += run(8)
+	}
+	b.ReportMetric(one/eight, "of-one-lane")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkParkedKey compares a catch-up with one parked key among 1,000 with
+// one where nothing is parked.
+func BenchmarkParkedKey(b *testing.B) {
+	const events = 100_000
+	store := memstore.New()
+	last := fill(b, store, events, 1000)
+	run := func(poison string) float64 {
+		return seconds(func() {
+			cfg := projector.Config{Name: "sum", Events: codec, Keys: projector.DataKeys("key"), Failures: projector.Policy{Attempts: 1, Then: projector.Park}}
+			p := projector.New(store, memtarget.New[int](), cfg, func(ctx context.Context, x *memtarget.Tx[int], d projector.Delivery) error {
+				if d.Event.(Added).Key == poison {
+					return errTest
+				}
+				return sum(ctx, x, d)
+			})
+			run := start(b, p)
+			require.NoError(b, p.WaitFor(long(b), last, projector.DataKey("key", "k1")))
+			run.stop(b)
+		})
+	}
+	run("")
+	var none, one float64
+	for b.Loop() {
+		none += run("")
+		one += run("k7")
+	}
+	b.ReportMetric(none/one, "of-none-parked")
+	b.ReportMetric(0, "ns/op")
+}
+
+// fill appends events of so many keys, in turns.
+func fill(b *testing.B, store eventstore.Store, events, keys int) (last consistency.Position) {
+	for i := 0; i < events; i += 1000 {
+		records := make([]event.Record, 1000)
+		for j := range records {
+			data, version, err := codec.Encode(Added{fmt.Sprint("k", (i+j)%keys), 1}, uuid.Nil)
+			require.NoError(b, err)
+			records[j] = event.Record{ID: uuid.New(), Type: "Added", Data: data, Metadata: event.Metadata{Version: version}}
+		}
+		receipt, err := store.Append(context.Background(), records, nil)
+		require.NoError(b, err)
+		last = receipt.Positions[999]
+	}
+	return last
+}
+
+func long(b *testing.B) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	b.Cleanup(cancel)
+	return ctx
 }

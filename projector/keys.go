@@ -1,16 +1,15 @@
 package projector
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/cccgo/ccc/consistency"
 	"github.com/cccgo/ccc/event"
 )
 
@@ -20,24 +19,13 @@ import (
 type KeyFunc func(event.Record) []string
 
 // DataKeys takes keys from the event's data: for each of the names that is a
-// top-level key there, with a text or a number, [DataKey] of both. An event may
-// have several of them, and several keys.
+// top-level key there with a text, [DataKey] of both. An event may have several
+// of them, and several keys.
 func DataKeys(names ...string) KeyFunc {
 	return func(r event.Record) (keys []string) {
-		var data map[string]json.RawMessage
-		if json.Unmarshal(r.Data, &data) != nil {
-			return nil
-		}
 		for _, name := range names {
-			switch raw := bytes.TrimSpace(data[name]); {
-			case len(raw) == 0:
-			case raw[0] == '"':
-				var text string
-				if json.Unmarshal(raw, &text) == nil {
-					keys = append(keys, DataKey(name, text))
-				}
-			case raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9':
-				keys = append(keys, DataKey(name, string(raw)))
+			if value, ok := consistency.Value(r.Data, name); ok {
+				keys = append(keys, DataKey(name, value))
 			}
 		}
 		return keys
@@ -63,8 +51,15 @@ func (p *Projector[Tx]) keys(r event.Record) (keys []string, err error) {
 			err = fmt.Errorf("the keys of the event: %w", &PanicError{v, debug.Stack()})
 		}
 	}()
-	keys = slices.Clone(p.cfg.Keys(r))
-	for i, k := range keys {
+	given := p.cfg.Keys(r)
+	switch {
+	case len(given) == 0:
+		return nil, nil
+	case len(given) == 1 && keyText(given[0]) == given[0]:
+		return given, nil // nothing to put right: spare the copy
+	}
+	keys = make([]string, len(given)) // given is the caller's
+	for i, k := range given {
 		keys[i] = keyText(k)
 	}
 	slices.Sort(keys)
@@ -73,7 +68,7 @@ func (p *Projector[Tx]) keys(r event.Record) (keys []string, err error) {
 
 // keyText puts a hash in the place of what not every target can keep.
 func keyText(k string) string {
-	if len(k) <= maxKey && utf8.ValidString(k) && !strings.ContainsRune(k, 0) {
+	if len(k) <= maxKey && utf8.ValidString(k) && strings.IndexByte(k, 0) < 0 {
 		return k
 	}
 	sum := sha256.Sum256([]byte(k))

@@ -91,6 +91,8 @@ func (w *worker[Tx]) hold(ctx context.Context, from progress) (progress, error) 
 	case from.failure.Discard != "": // before this worker came
 		from.verdict = Skip
 	case from.retry:
+	case w.replay.impatient(from.failure):
+		return from, &HaltedError{w.name, from.failure}
 	case from.failure.Halted:
 		now, err := w.standStill(ctx, from.at)
 		if from.failure.Discard = now.Discard; now.Discard != "" {

@@ -52,18 +52,18 @@ func useless(err error) bool {
 type run[Tx any] struct {
 	*Projector[Tx]
 	reports *reports
-	delays  *delays // after trouble of the store or the target
+	delays  *delays     // after trouble of the store or the target
+	replay  *replay[Tx] // of a rebuild; else nil
 }
 
 // worker is a run that holds the name.
 type worker[Tx any] struct {
 	*run[Tx]
 	claim  Claim
-	marks  bool        // events are marked, and looked for among the marks
-	forget bool        // marks are dropped as soon as the checkpoint has passed them
-	parked bool        // there may be parked events that wait
-	asked  int64       // the State.Asked that was heeded
-	replay *replay[Tx] // of a rebuild; else nil
+	marks  bool  // events are marked, and looked for among the marks
+	forget bool  // marks are dropped as soon as the checkpoint has passed them
+	parked bool  // there may be parked events that wait
+	asked  int64 // the State.Asked that was heeded
 }
 
 // progress is how far a worker is, as the target has it.

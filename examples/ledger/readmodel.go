@@ -17,7 +17,7 @@ import (
 type readModel interface {
 	Check(context.Context) error
 	Run(context.Context) error
-	WaitFor(context.Context, consistency.Position) error
+	WaitFor(context.Context, consistency.Position, ...string) error
 	Lag(context.Context) (projector.Lag, error)
 	// each calls show for each open account, in the order of the names' bytes,
 	// as of one moment.

@@ -20,9 +20,14 @@
 // It promises what a transactional target does: what a batch wrote, its marks
 // and its checkpoint appear in one step or not at all, so each event changes
 // the model once. Nothing outlives the process, and the checkpoint is gone
-// together with the model. Transactions of one Target run one after the other;
-// one that belongs to a worker whose name was taken over ends right then, so a
-// frozen worker holds nobody up for longer than its lease.
+// together with the model. Batches of one Target run one after the other; one
+// that belongs to a worker whose name was taken over ends right then, so a
+// frozen worker holds nobody up for longer than its lease. Lanes
+// (projector.Config.Lanes) run side by side, and beside batches: a transaction
+// that has read what another one changed is run again.
+//
+// A [Generation] beside the live model is for projector.Rebuild: also in memory,
+// so it has to be built and switched to in one life of the process.
 //
 // Several projectors of one name on one Target are replicas. A process that
 // stands still cannot be had inside one process: [Target.Freeze] plays it.

@@ -37,7 +37,7 @@ func subject() targettest.Subject[tx] {
 			return v, ok, nil
 		},
 		Read: func(t target, key string) (string, bool, error) {
-			v, ok := t.(*memtarget.Target[string]).Get(key)
+			v, ok := t.(interface{ Get(string) (string, bool) }).Get(key) // a Generation too
 			return v, ok, nil
 		},
 		Freeze: func(t target, n projector.Name) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cccgo/ccc/consistency"
 	"github.com/cccgo/ccc/projector"
 	"github.com/google/uuid"
 )
@@ -19,7 +20,7 @@ func (t *Target) Apply(ctx context.Context, claim projector.Claim, from projecto
 	var o *owner
 	var lost map[projector.Name]lease
 	var renewedAt time.Time
-	err := t.write(ctx, "apply "+claim.Name.String(), func(ctx context.Context, s *session) error {
+	err := t.write(ctx, "apply "+claim.Name.String(), func(ctx context.Context, g *file, s *session) error {
 		k, err := s.ours(claim)
 		if err != nil {
 			return err
@@ -30,7 +31,8 @@ func (t *Target) Apply(ctx context.Context, claim projector.Claim, from projecto
 		}
 		x := newTx(ctx, s, handlers)
 		defer x.end() // also when work panics
-		to, err := work(&batch{x, k.id})
+		b := &batch{tx: x, name: k.id, parked: k.parked}
+		to, err := work(b)
 		x.end()
 		if err != nil {
 			failed = err
@@ -42,14 +44,14 @@ func (t *Target) Apply(ctx context.Context, claim projector.Claim, from projecto
 		if from.Position.After(to.Position) {
 			return fmt.Errorf("the checkpoint would go back from %s to %s", from.Position, to.Position)
 		}
-		if err := s.advance(k, to); err != nil {
+		if err := s.advance(k, to, b); err != nil {
 			return err
 		}
 		// Under load the heartbeat may wait long for its turn. This is one.
 		var due map[projector.Name]lease
 		if o, due = t.overdue(); due != nil {
 			renewedAt = time.Now()
-			lost, err = s.renew(due, t.lease)
+			lost, err = s.renew(g.number, due, t.lease)
 		}
 		return err
 	}, func() {
@@ -86,10 +88,16 @@ func (s *session) ours(claim projector.Claim) (kept, error) {
 	return k, err
 }
 
-// advance moves the checkpoint. What stood in the way up to there is gone.
-func (s *session) advance(k kept, to projector.Checkpoint) error {
-	if to != k.checkpoint {
-		if err := s.setCheckpoint(k.id, to); err != nil {
+// advance moves the checkpoint, with what the batch has counted. What stood in
+// the way up to there is gone.
+func (s *session) advance(k kept, to projector.Checkpoint, b *batch) error {
+	if to != k.checkpoint || b.applied != 0 || b.skipped != 0 {
+		if err := s.setCheckpoint(k, to, b.applied, b.skipped); err != nil {
+			return err
+		}
+	}
+	if b.parkedMore != 0 {
+		if err := s.do(sqlParkedMore, k.id, b.parkedMore); err != nil {
 			return err
 		}
 	}
@@ -101,7 +109,7 @@ func (s *session) advance(k kept, to projector.Checkpoint) error {
 
 // Fail implements [projector.Target].
 func (t *Target) Fail(ctx context.Context, claim projector.Claim, failure projector.Failure) error {
-	return t.write(ctx, "failure of "+claim.Name.String(), func(_ context.Context, s *session) error {
+	return t.write(ctx, "failure of "+claim.Name.String(), func(_ context.Context, _ *file, s *session) error {
 		k, err := s.ours(claim)
 		if err != nil {
 			return err
@@ -114,6 +122,11 @@ func (t *Target) Fail(ctx context.Context, claim projector.Claim, failure projec
 type batch struct {
 	tx   *Tx
 	name int64
+
+	applied, skipped int
+	parked           int // events, before the batch
+	parkedMore       int // by the batch
+	keys             keys
 }
 
 func (b *batch) Tx() *Tx { return b.tx }
@@ -126,6 +139,18 @@ func (b *batch) Seen(id uuid.UUID) (seen bool, err error) {
 	return seen, err
 }
 
-func (b *batch) Done(id uuid.UUID) error {
-	return b.tx.with(ours, func(s *session) error { return s.do(sqlDone, b.name, id[:]) })
+func (b *batch) Done(id uuid.UUID, at consistency.Position) error {
+	return b.tx.with(ours, func(s *session) error { return s.do(sqlDone, b.name, id[:], at.String()) })
 }
+
+func (b *batch) Forget(upTo consistency.Position) error {
+	return b.tx.with(ours, func(s *session) error { return s.do(sqlForget, b.name, upTo.String()) })
+}
+
+func (b *batch) Count(applied, skipped int) {
+	b.applied += applied
+	b.skipped += skipped
+}
+
+// Promise implements [projector.Target].
+func (*Target) Promise() projector.Promise { return projector.ExactlyOnce }

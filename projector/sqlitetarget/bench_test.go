@@ -97,6 +97,13 @@ func bareBatch(conn *sqlite.Conn, batch []string, to projector.Checkpoint) error
 			return err
 		}
 	}
+	if err := bareMove(conn, id, to); err != nil {
+		return err
+	}
+	return sqlitedb.Commit(conn)
+}
+
+func bareMove(conn *sqlite.Conn, id int64, to projector.Checkpoint) error {
 	move, err := conn.Prepare(sqlCheckpoint)
 	if err != nil {
 		return err
@@ -106,10 +113,10 @@ func bareBatch(conn *sqlite.Conn, batch []string, to projector.Checkpoint) error
 	move.BindBytes(3, to.EventID[:])
 	move.BindBytes(4, to.Log[:])
 	move.BindInt64(5, time.Now().UnixMicro())
-	if _, err := move.Step(); err != nil {
-		return err
-	}
-	return sqlitedb.Commit(conn)
+	move.BindInt64(6, 0)
+	move.BindInt64(7, 0)
+	_, err = move.Step()
+	return err
 }
 
 // BenchmarkState is what a standby and a WaitFor do again and again.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cccgo/ccc/internal/sqlitedb"
 	"github.com/cccgo/ccc/projector"
-	"zombiezen.com/go/sqlite"
 )
 
 // Claim implements [projector.Target].
@@ -20,11 +19,7 @@ func (t *Target) Claim(ctx context.Context, name projector.Name) (projector.Clai
 	doing := "claim " + name.String()
 	// A look first: most calls are a standby's, in vain, and must not wait for
 	// the writer, nor have it wait.
-	var k kept
-	err := t.file.look(ctx, func(s *session) (err error) {
-		k, err = s.kept(name)
-		return err
-	})
+	k, err := t.kept(ctx, name)
 	if err == nil {
 		err = t.free(k)
 	}
@@ -36,7 +31,9 @@ func (t *Target) Claim(ctx context.Context, name projector.Name) (projector.Clai
 		return projector.Claim{}, t.file.failure(doing, err)
 	}
 	claim := projector.Claim{Name: name}
-	err = t.write(ctx, doing, func(_ context.Context, s *session) error {
+	var in *file
+	err = t.write(ctx, doing, func(_ context.Context, g *file, s *session) error {
+		in = g
 		// Somebody else may have taken it since the look.
 		if k, err = s.kept(name); err != nil {
 			return err
@@ -47,14 +44,17 @@ func (t *Target) Claim(ctx context.Context, name projector.Name) (projector.Clai
 		claim.Epoch = k.epoch + 1
 		return s.claim(&k, claim, o.id, time.Now().Add(t.lease))
 	}, func() {
-		t.hold(o, name, lease{k.id, claim.Epoch})
+		t.hold(o, name, lease{in.number, k.id, claim.Epoch})
 		t.file.waiters.wake(name)
 	})
+	if errors.As(err, new(*goneError)) { // there is nothing to stand by for
+		err = fmt.Errorf("%w: %w", projector.ErrClosed, err)
+	}
 	if err != nil {
 		return projector.Claim{}, errors.Join(err, t.leave(o))
 	}
 	if k.held { // taken over
-		t.file.sweep()
+		t.file.base().sweep()
 	}
 	return claim, nil
 }
@@ -70,10 +70,11 @@ func (t *Target) free(k kept) error {
 
 func (s *session) claim(k *kept, claim projector.Claim, owner string, until time.Time) error {
 	if k.id == 0 {
-		err := s.each(sqlName, func(stmt *sqlite.Stmt) error { k.id = stmt.ColumnInt64(0); return nil }, claim.Name.Projector, claim.Name.Boundary)
+		id, err := s.newName(claim.Name)
 		if err != nil {
 			return err
 		}
+		k.id = id
 	}
 	if err := s.do(sqlEpoch, k.id, claim.Epoch); err != nil {
 		return err
@@ -95,13 +96,16 @@ func (t *Target) hold(o *owner, name projector.Name, l lease) {
 // Release implements [projector.Target].
 func (t *Target) Release(ctx context.Context, claim projector.Claim) error {
 	o := t.drop(claim)
-	err := t.write(ctx, "release "+claim.Name.String(), func(_ context.Context, s *session) error {
+	err := t.write(ctx, "release "+claim.Name.String(), func(_ context.Context, g *file, s *session) error {
 		k, err := s.kept(claim.Name)
 		if err != nil {
 			return err
 		}
-		return s.release(lease{k.id, claim.Epoch})
+		return s.release(lease{g.number, k.id, claim.Epoch})
 	}, func() { t.file.waiters.wake(claim.Name) })
+	if errors.As(err, new(*goneError)) {
+		err = nil
+	}
 	// Only now: if this was the last claim, nobody sees that this process lives.
 	if o != nil {
 		err = errors.Join(err, t.leave(o))
@@ -141,10 +145,13 @@ func (t *Target) abandon() error {
 	var names []projector.Name
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	err := t.file.write(ctx, func(s *session) error {
+	err := t.onLive(ctx, func(g *file, s *session) error {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		for name, l := range o.held {
+			if l.generation != g.number {
+				continue // that claim is over
+			}
 			names = append(names, name)
 			if err := s.release(l); err != nil {
 				return err
@@ -156,6 +163,9 @@ func (t *Target) abandon() error {
 			t.file.waiters.wake(name)
 		}
 	})
+	if errors.As(err, new(*goneError)) {
+		err = nil
+	}
 	err = sqlitedb.Classify(err)
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -41,8 +41,32 @@
 // # Changing the model
 //
 // The scripts given to [Open] run once each, in order; add one to change the
-// tables of a released program. To build the model anew instead, delete the file
-// (with its -wal and -shm) while no program has it open.
+// tables of a released program. To build the model anew, while the one that is
+// there goes on being read and written, use [projector.Rebuild].
+//
+// # Parked events
+//
+// Events that were put aside ([projector.Park]) lie in the same file, whole, and
+// are committed with the model and the checkpoint. They stay when they are
+// settled, with the reason and the time. Whoever may open the file, a tool
+// without a projector too, lists them ([Target.Parked]) and leaves words for the
+// worker ([Target.Ask]), who sees them within some milliseconds. While something
+// is parked each event costs a look into memory, with more than 1000 parked
+// events one into the file.
+//
+// # Generations
+//
+// A new generation of the model ([Target.Next]) is a file beside this one:
+// balances.db-gen-2. One row of the file that was given to Open, the base, says
+// which generation is live, and every Target follows it: what begins after a
+// switch works on the new one, a Read that is under way keeps its own. So the
+// base stays, and is opened, also when its own tables are no longer needed;
+// [Target.Drop] removes those, and the files of other old generations. Back up
+// the base and the -gen- files together. To give it all up, delete them all
+// (with their -wal and -shm) while no program has them open.
+//
+// A program whose tables are others now builds them with [Config].NextOnly, and
+// is opened as usual after the switch.
 //
 // # Several processes
 //
@@ -53,7 +77,8 @@
 // still keeps its names for its lease of 10 s (see [Config]), by the machine's
 // clock; when it wakes up, whatever it tries is refused.
 //
-// SQLite has one writer per file. Batches of several projectors on one file take
+// SQLite has one writer per file, so events are applied one after the other: a
+// [projector.Config] with Lanes is refused. Batches of several projectors on one file take
 // turns, and a process that stands still in the middle of a batch keeps that
 // file from being written until it wakes up or is killed; it can still be read.
 // So give each model, or each group of models that are written together, a file

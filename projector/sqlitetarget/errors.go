@@ -44,6 +44,8 @@ var (
 	ErrRolledBack = errors.New("the transaction was rolled back")
 )
 
+var errOneGeneration = errors.New("this is one generation: ask the target that it came from")
+
 // failure names the file and what was tried, and says what to do.
 func (f *file) failure(doing string, err error) error {
 	err = sqlitedb.Classify(err)
@@ -56,7 +58,7 @@ func (f *file) failure(doing string, err error) error {
 	case errors.Is(err, ErrReadOnly):
 		advice = ": make the file and its directory writable"
 	case errors.Is(err, ErrCorrupt):
-		advice = ": restore a backup, or delete the file to have the model built anew"
+		advice = ": restore a backup, or delete the file and its generations to have the model built anew"
 	case errors.Is(err, ErrReplaced):
 		advice = ": start the program again"
 	}

@@ -44,7 +44,12 @@ const (
 type file struct {
 	path string
 	info os.FileInfo // which file it is, whatever path leads there
-	refs int         // guarded by files.mu
+	refs int         // guarded by files.mu; of a base
+
+	root      *file // nil: a base, which was given to Open
+	number    int64 // of the generation in it
+	pinned    bool  // it is open as one generation, whatever becomes of that
+	following following
 
 	lockWait time.Duration
 
@@ -76,12 +81,12 @@ func acquire(path string, scripts []string) (*file, error) {
 	f := findOpen(path)
 	if f == nil {
 		var err error
-		if f, err = openFile(path); err != nil {
+		if f, err = openFile(path, true); err != nil {
 			return nil, err
 		}
 	}
-	if err := f.runScripts(scripts); err != nil {
-		err = fmt.Errorf("%s: %w", f.path, err)
+	err := f.follow(context.Background(), nil, func(g *file) error { return g.runScripts(scripts) })
+	if err != nil {
 		if f.refs == 0 {
 			err = errors.Join(err, f.close())
 		}
@@ -107,12 +112,12 @@ func findOpen(path string) *file {
 	return nil
 }
 
-func openFile(path string) (*file, error) {
-	writer, err := openWriter(path, true)
+func openFile(path string, create bool) (*file, error) {
+	writer, err := openWriter(path, create)
 	if err != nil {
 		return nil, err
 	}
-	f := &file{writer: writer, turn: make(chan struct{}, 1), lockWait: defaultLockWait}
+	f := &file{number: baseNumber, writer: writer, turn: make(chan struct{}, 1), lockWait: defaultLockWait}
 	f.turn <- struct{}{}
 	// SQLite keeps its own files beside the real one, and so do we: other
 	// processes may come by another link.
@@ -136,7 +141,7 @@ func openFile(path string) (*file, error) {
 	}
 	f.readers = sqlitedb.NewPool(min(8, max(4, runtime.GOMAXPROCS(0))), reader(readerCacheKiB))
 	f.looks = sqlitedb.NewPool(2, reader(lookCacheKiB))
-	f.waiters.init(reader(lookCacheKiB))
+	f.waiters.init(f, reader(lookCacheKiB))
 	return f, nil
 }
 
@@ -163,10 +168,10 @@ func openWriter(path string, create bool) (*session, error) {
 func (f *file) connect(o sqlitedb.Options) (*session, error) {
 	s, err := openSession(f.path, o)
 	if err != nil {
-		return nil, err
+		return nil, &connectError{err}
 	}
 	if err := f.same(); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, errors.Join(&connectError{err}, s.Close())
 	}
 	return s, nil
 }
@@ -181,6 +186,9 @@ func (f *file) same() error {
 // release is called once by each Target. The last one closes the file, while
 // nobody can open it.
 func (f *file) release() error {
+	if f.root != nil {
+		return errors.Join(f.close(), f.root.release())
+	}
 	files.mu.Lock()
 	defer files.mu.Unlock()
 	if f.refs--; f.refs > 0 {
@@ -191,7 +199,11 @@ func (f *file) release() error {
 }
 
 func (f *file) close() error {
-	err := errors.Join(f.waiters.close(), f.readers.Close(), f.looks.Close())
+	err := f.waiters.close()
+	if f.following.file != nil {
+		err = errors.Join(err, f.following.file.close())
+	}
+	err = errors.Join(err, f.readers.Close(), f.looks.Close())
 	if f.writer != nil {
 		err = errors.Join(err, f.writer.Close()) // last: it copies the write-ahead log into the file
 	}
@@ -201,7 +213,27 @@ func (f *file) close() error {
 // write runs work in a transaction, and committed after it, before anybody else
 // gets the writer. Work's error, its panic, and an end of ctx before the commit
 // leave nothing behind.
-func (f *file) write(ctx context.Context, work func(*session) error, committed func()) (err error) {
+func (f *file) write(ctx context.Context, work func(*session) error, committed func()) error {
+	return f.locked(ctx, f.current, func(s *session) error {
+		if err := work(s); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := sqlitedb.Commit(s.conn); err != nil {
+			return err
+		}
+		committed()
+		// An error here is not about what was written; the next try may work.
+		_ = f.wal.Keep(s.conn, f.pause)
+		return nil
+	})
+}
+
+// locked runs work with the lock of the writer, in a transaction that is rolled
+// back if work does not commit it. Before that may says whether it is to be.
+func (f *file) locked(ctx context.Context, may, work func(*session) error) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -213,29 +245,20 @@ func (f *file) write(ctx context.Context, work func(*session) error, committed f
 	defer func() { f.turn <- struct{}{} }()
 	if f.writer == nil {
 		if f.writer, err = openWriter(f.path, false); err != nil {
-			return err
+			return &connectError{err}
 		}
 	}
 	defer f.rollback() // of what is not committed
 	if err := sqlitedb.Begin(ctx, f.writer.conn, f.lockWait); err != nil {
 		return err
 	}
+	if err := may(f.writer); err != nil {
+		return err
+	}
 	if err := f.check(); err != nil {
 		return err
 	}
-	if err := work(f.writer); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err := sqlitedb.Commit(f.writer.conn); err != nil {
-		return err
-	}
-	committed()
-	// An error here is not about what was written; the next try may work.
-	_ = f.wal.Keep(f.writer.conn, f.pause)
-	return nil
+	return work(f.writer)
 }
 
 // check makes sure that the file is still what it was when it was opened.

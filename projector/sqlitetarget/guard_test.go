@@ -10,7 +10,7 @@ import (
 
 // What a handler must not do is refused, and so is its batch.
 func TestForbiddenInHandlers(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	other := filepath.Join(t.TempDir(), "other.db")
 	for _, c := range []struct{ sql, says string }{
 		{`BEGIN`, "BEGIN: the transaction begins and ends with the batch"},
@@ -70,14 +70,14 @@ func TestForbiddenInHandlers(t *testing.T) {
 
 // A trigger or a view is no way around.
 func TestForbiddenThroughATrigger(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	require.NoError(t, handler(t, target, execs(`CREATE TRIGGER sly AFTER INSERT ON kv BEGIN UPDATE ccc_epoch SET epoch = 0; END`)))
 	require.ErrorIs(t, handler(t, target, execs(`INSERT INTO kv VALUES ('a', 'b')`)), ErrForbidden)
 }
 
 // Our own statements are prepared unguarded: nobody may get hold of them.
 func TestForbiddenWhereWeHavePreparedTheSame(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	for _, sql := range []string{"BEGIN IMMEDIATE", "COMMIT", "ROLLBACK", sqlRenew, sqlCheckpoint, sqlDone} {
 		err := handler(t, target, func(x *Tx) error {
 			return x.Exec(sql, make([]any, strings.Count(sql, "?"))...)
@@ -87,7 +87,7 @@ func TestForbiddenWhereWeHavePreparedTheSame(t *testing.T) {
 }
 
 func TestAllowedInHandlers(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	for _, sql := range []string{
 		`CREATE TABLE a (id INTEGER PRIMARY KEY, x REFERENCES kv (k) ON DELETE CASCADE)`, `CREATE INDEX ax ON a (x)`, `ALTER TABLE a ADD COLUMN y`,
 		`CREATE VIEW av AS SELECT x FROM a`, `CREATE TRIGGER at AFTER INSERT ON a BEGIN DELETE FROM a WHERE y = 1; END`,
@@ -110,7 +110,7 @@ func TestAllowedInHandlers(t *testing.T) {
 }
 
 func TestReadRefusesWrites(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	for _, sql := range []string{
 		`INSERT INTO kv VALUES ('a', 'b')`, `UPDATE kv SET v = 'b'`, `DELETE FROM kv`, `CREATE TABLE a (x)`, `DROP TABLE kv`, `CREATE TEMP TABLE a (x)`,
 		`COMMIT`, `BEGIN`, `ATTACH 'a' AS a`, `PRAGMA query_only=OFF`, `UPDATE ccc_epoch SET epoch = 7`, `ANALYZE`, `REINDEX kv`,

@@ -2,8 +2,6 @@ package sqlitetarget
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -31,15 +29,15 @@ type owner struct {
 	end   context.CancelFunc
 }
 
-type lease struct{ name, epoch int64 }
+type lease struct{ generation, name, epoch int64 }
 
 // enter counts a claim that is to be made; leave takes it back.
 func (t *Target) enter() (*owner, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.owner == nil {
-		t.file.sweep()
-		o, err := t.file.newOwner()
+		t.file.base().sweep()
+		o, err := t.file.base().newOwner()
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +137,8 @@ func (t *Target) live(k kept, age time.Duration) (bool, error) {
 	if mine {
 		return true, nil
 	}
-	return t.file.signs.alive(k.owner, t.file.livePath(k.owner), age)
+	base := t.file.base()
+	return base.signs.alive(k.owner, base.livePath(k.owner), age)
 }
 
 func (s *signs) alive(owner, path string, age time.Duration) (bool, error) {
@@ -164,12 +163,8 @@ func (s *signs) alive(owner, path string, age time.Duration) (bool, error) {
 // heartbeat renews the owner's leases until the owner ends. It has a connection
 // of its own: it must not stand in line behind batches.
 func (t *Target) heartbeat(o *owner) {
-	var s *session
-	defer func() {
-		if s != nil {
-			_ = s.Close()
-		}
-	}()
+	var a apart
+	defer a.close()
 	timer := time.NewTimer(t.lease / 3)
 	defer timer.Stop()
 	for {
@@ -181,7 +176,7 @@ func (t *Target) heartbeat(o *owner) {
 		pause := t.lease / 3
 		if due, wait := t.due(o); due == nil {
 			pause = wait // a batch has done it
-		} else if err := t.renewApart(&s, o, due); err != nil {
+		} else if err := t.renewApart(&a, o, due); err != nil {
 			pause = t.lease / 20
 		}
 		timer.Reset(pause)
@@ -205,42 +200,72 @@ func (t *Target) due(o *owner) (due map[projector.Name]lease, wait time.Duration
 	return due, 0
 }
 
-func (t *Target) renewApart(s **session, o *owner, due map[projector.Name]lease) (err error) {
-	if *s == nil {
-		if *s, err = t.file.connect(sqlitedb.Options{CacheKiB: lookCacheKiB}); err != nil {
-			return err
-		}
-		// A lease that a power cut takes back is of no use anyway.
-		if err := (*s).do("PRAGMA synchronous=NORMAL"); err != nil {
-			return err
-		}
-	}
-	began := time.Now()
-	err = sqlitedb.Begin(o.ctx, (*s).conn, t.lease/3)
-	var lost map[projector.Name]lease
-	if err == nil {
-		lost, err = (*s).renew(due, t.lease)
-	}
-	if err == nil {
-		err = sqlitedb.Commit((*s).conn)
-	}
-	if err != nil {
-		err = errors.Join(fmt.Errorf("renew: %w", err), (*s).Close())
-		*s = nil
-		return err
-	}
-	t.renewed(o, began, lost)
-	return nil
+// apart is a connection beside the writer, to the generation that was live last.
+type apart struct {
+	session *session
+	number  int64
 }
 
-// renew writes new ends of leases, and returns those that are another's by now.
-func (s *session) renew(due map[projector.Name]lease, length time.Duration) (lost map[projector.Name]lease, err error) {
+func (a *apart) close() {
+	if a.session != nil {
+		_ = a.session.Close()
+		a.session = nil
+	}
+}
+
+// to connects to a generation.
+func (a *apart) to(g *file) (err error) {
+	if a.session != nil && a.number == g.number {
+		return nil
+	}
+	a.close()
+	if a.session, err = g.connect(sqlitedb.Options{CacheKiB: lookCacheKiB}); err != nil {
+		a.session = nil
+		return err
+	}
+	a.number = g.number
+	// A lease that a power cut takes back is of no use anyway.
+	return a.session.do("PRAGMA synchronous=NORMAL")
+}
+
+func (t *Target) renewApart(a *apart, o *owner, due map[projector.Name]lease) error {
+	began := time.Now()
+	var lost map[projector.Name]lease
+	err := t.file.follow(o.ctx, nil, func(g *file) error {
+		err := a.to(g)
+		if err == nil {
+			err = sqlitedb.Begin(o.ctx, a.session.conn, t.lease/3)
+		}
+		if err == nil {
+			lost, err = a.session.renew(g.number, due, t.lease)
+		}
+		if err == nil {
+			err = sqlitedb.Commit(a.session.conn)
+		}
+		if err != nil {
+			a.close()
+		}
+		return err
+	})
+	if err == nil {
+		t.renewed(o, began, lost)
+	}
+	return err
+}
+
+// renew writes new ends of leases, and returns those that are another's by now,
+// or of another generation.
+func (s *session) renew(generation int64, due map[projector.Name]lease, length time.Duration) (lost map[projector.Name]lease, err error) {
 	until := time.Now().Add(length).UnixMilli()
 	for name, l := range due {
-		if err := s.do(sqlRenew, l.name, l.epoch, until); err != nil {
-			return nil, err
+		kept := false
+		if l.generation == generation {
+			if err := s.do(sqlRenew, l.name, l.epoch, until); err != nil {
+				return nil, err
+			}
+			kept = s.conn.Changes() > 0
 		}
-		if s.conn.Changes() == 0 {
+		if !kept {
 			if lost == nil {
 				lost = map[projector.Name]lease{}
 			}

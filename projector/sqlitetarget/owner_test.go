@@ -126,9 +126,7 @@ func TestCloseEndsCalls(t *testing.T) {
 	close(readOut)
 	require.Error(t, <-reads)
 	require.NoError(t, <-closed)
-	s, err = here.State(t.Context(), testName)
-	require.NoError(t, err)
-	require.Equal(t, projector.State{Epoch: 1}, s)
+	require.Equal(t, projector.State{Epoch: 1}, stateOf(t, here))
 }
 
 // A worker that wakes up after its lease ran out stops renewing it, and its

@@ -45,6 +45,7 @@ func process() int {
 	fmt.Println("open", says(err))
 	ctx := context.Background()
 	var claim projector.Claim
+	var g projector.Generation[*Tx]
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var err error
 		switch command, arg, _ := strings.Cut(in.Text(), " "); command {
@@ -68,10 +69,41 @@ func process() int {
 			err = t.Release(ctx, claim)
 		case "close":
 			err = t.Close()
+		case "read": // answers before its "ok"
+			err = t.Read(ctx, func(x *Tx) error {
+				v, _, err := get(x, arg)
+				fmt.Println(v)
+				return err
+			})
+		case "next": // builds a generation of the tag whose sum is "new"
+			if g, err = t.Next(ctx, arg); err == nil {
+				err = fill(ctx, g)
+			}
+		case "switch": // hangs at the moment
+			g.(*generation).moment = func(moment string) {
+				if moment == arg {
+					fmt.Println("at", moment)
+					select {}
+				}
+			}
+			err = g.Switch(ctx, func(context.Context) error { return nil })
 		}
 		fmt.Println(in.Text(), says(err))
 	}
 	return 0
+}
+
+// fill makes the model of a generation, up to 5, and keeps the claim.
+func fill(ctx context.Context, g projector.Generation[*Tx]) error {
+	s, err := g.State(ctx, testName)
+	if err != nil || s.Checkpoint == at(5) {
+		return err
+	}
+	claim, err := g.Claim(ctx, testName)
+	if err != nil {
+		return err
+	}
+	return g.Apply(ctx, claim, s.Checkpoint, put("sum", "new", at(5)))
 }
 
 func says(err error) string {
@@ -194,6 +226,16 @@ func takeOver(t *testing.T, target *Target) (claim projector.Claim, after time.D
 	}
 }
 
+// stateOf is the state without its times.
+func stateOf(t *testing.T, target *Target) projector.State {
+	t.Helper()
+	s, err := target.State(t.Context(), testName)
+	require.NoError(t, err)
+	require.Equal(t, s.Checkpoint == projector.Checkpoint{}, s.Moved.IsZero())
+	s.Moved = time.Time{}
+	return s
+}
+
 func read(t *testing.T, target *Target, k string) (v string) {
 	t.Helper()
 	require.NoError(t, target.Read(t.Context(), func(x *Tx) (err error) {
@@ -222,9 +264,7 @@ func TestKilledOwner(t *testing.T) {
 	claim, err := here.Claim(t.Context(), testName)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, claim.Epoch)
-	s, err := here.State(t.Context(), testName)
-	require.NoError(t, err)
-	require.Equal(t, projector.State{Checkpoint: at(1), Epoch: 2, Held: true}, s)
+	require.Equal(t, projector.State{Checkpoint: at(1), Epoch: 2, Held: true}, stateOf(t, here))
 	require.NoError(t, here.Apply(t.Context(), claim, at(1), addOne(at(1))))
 	require.Equal(t, "2", read(t, here, "sum"))
 	require.Equal(t, 1, countLocks(t, dir), "ours is there, the dead one's is not")
@@ -263,9 +303,7 @@ func TestKilledInsideABatch(t *testing.T) {
 	p.does("claim")
 	p.say("hang")
 	p.hears("hang ok")
-	s, err := here.State(t.Context(), testName)
-	require.NoError(t, err)
-	require.Equal(t, projector.State{Epoch: 1, Held: true}, s)
+	require.Equal(t, projector.State{Epoch: 1, Held: true}, stateOf(t, here))
 	p.kill()
 	claim, err := here.Claim(t.Context(), testName)
 	require.NoError(t, err)

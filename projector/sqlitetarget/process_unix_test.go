@@ -41,8 +41,31 @@ func TestFrozenOwner(t *testing.T) {
 	p.does("release")
 	p.does("close")
 	require.Equal(t, 1, countLocks(t, dir), "it has cleaned up")
-	s, err := here.State(t.Context(), testName)
-	require.NoError(t, err)
-	require.Equal(t, projector.State{Checkpoint: at(2), Epoch: 2, Held: true}, s)
+	require.Equal(t, projector.State{Checkpoint: at(2), Epoch: 2, Held: true}, stateOf(t, here))
 	require.Equal(t, "2", read(t, here, "sum"))
+}
+
+// A worker that stands still over a switch writes nothing when it wakes up.
+func TestFrozenOverASwitch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "model.db")
+	here := open(t, path, time.Hour)
+	p := start(t, path, time.Hour)
+	p.hears("open ok")
+	p.does("claim")
+	p.does("apply")
+	for _, tag := range []string{"a", "b"} {
+		require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+		switched(t, here, tag)
+		require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+		p.say("apply")
+		p.hears("apply " + projector.ErrTakenOver.Error())
+		require.Equal(t, "new", read(t, here, "sum"))
+		require.Equal(t, at(5), stateOf(t, here).Checkpoint)
+		n, err := here.Drop(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		p.does("claim")
+		p.does("apply")
+		require.Equal(t, "1", read(t, here, "sum"))
+	}
 }

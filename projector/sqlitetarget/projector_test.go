@@ -40,7 +40,7 @@ func TestWorkersTakeTurns(t *testing.T) {
 	store := memstore.New()
 	var fails atomic.Uint64
 	run := func(target *Target) *projector.Projector[*Tx] {
-		cfg := projector.Config{Name: testName.Projector, Events: codec, BatchSize: 20, FirstDelay: time.Millisecond, MaxDelay: time.Millisecond, Attempts: 1000, Poll: 50 * time.Millisecond}
+		cfg := projector.Config{Name: testName.Projector, Events: codec, BatchSize: 20, Failures: projector.Policy{FirstDelay: time.Millisecond, MaxDelay: time.Millisecond, Attempts: 1000}, Poll: 50 * time.Millisecond}
 		return projector.New(store, target, cfg, func(_ context.Context, x *Tx, d projector.Delivery) error {
 			key := d.Event.(counted).Key
 			v, _, err := get(x, key)

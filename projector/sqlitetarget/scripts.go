@@ -24,10 +24,17 @@ type script struct {
 
 // runScripts runs those that the file has not seen, all or none of them. Without
 // scripts the file is taken as it is.
-func (f *file) runScripts(texts []string) (err error) {
+func (f *file) runScripts(texts []string) error {
 	if len(texts) == 0 {
 		return nil
 	}
+	if err := f.script(texts); err != nil {
+		return fmt.Errorf("%s: %w", f.path, err)
+	}
+	return nil
+}
+
+func (f *file) script(texts []string) (err error) {
 	s, err := f.connect(sqlitedb.Options{})
 	if err != nil {
 		return err
@@ -36,6 +43,9 @@ func (f *file) runScripts(texts []string) (err error) {
 
 	ctx, ran := context.Background(), 0
 	look := func() (err error) {
+		if err := f.current(s); err != nil {
+			return err
+		}
 		ran, err = s.compare(texts)
 		return err
 	}

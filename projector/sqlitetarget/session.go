@@ -18,14 +18,22 @@ import (
 const (
 	// The parameters stand in a query of their own: in a join with parameters
 	// SQLite prepares the statement again at each use, for ten times the price.
-	sqlKept = `SELECT e.name, e.epoch, e.held, l.owner, l.until, c.position, c.event_id, c.log,
-			f.position, f.event_id, f.type, f.attempts, f.first, f.last, f.error, f.halted
-		FROM main.ccc_epoch e
-		LEFT JOIN main.ccc_lease l ON l.name = e.name
-		LEFT JOIN main.ccc_checkpoint c ON c.name = e.name
-		LEFT JOIN main.ccc_failure f ON f.name = e.name
-		WHERE e.name = (SELECT id FROM main.ccc_name WHERE projector = ?1 AND boundary = ?2)`
+	sqlKept = `SELECT n.id, e.epoch, e.held, l.owner, l.until, c.position, c.event_id, c.log,
+			f.position, f.event_id, f.type, f.attempts, f.first, f.last, f.error, f.halted,
+			c.moved, c.applied, c.skipped, x.parked, x.asked,
+			EXISTS (SELECT 1 FROM main.ccc_done WHERE name = n.id),
+			CASE WHEN x.parked > 0 THEN
+				(SELECT min(due) FROM main.ccc_parked WHERE name = n.id AND state = 'waiting' AND due IS NOT NULL) END,
+			(SELECT number FROM main.ccc_generation WHERE state = 'live')
+		FROM main.ccc_name n
+		LEFT JOIN main.ccc_epoch e ON e.name = n.id
+		LEFT JOIN main.ccc_lease l ON l.name = n.id
+		LEFT JOIN main.ccc_checkpoint c ON c.name = n.id
+		LEFT JOIN main.ccc_failure f ON f.name = n.id
+		LEFT JOIN main.ccc_count x ON x.name = n.id
+		WHERE n.id = (SELECT id FROM main.ccc_name WHERE projector = ?1 AND boundary = ?2)`
 
+	sqlID    = `SELECT id FROM main.ccc_name WHERE projector = ?1 AND boundary = ?2`
 	sqlName  = `INSERT INTO main.ccc_name (projector, boundary) VALUES (?1, ?2) RETURNING id`
 	sqlEpoch = `INSERT INTO main.ccc_epoch (name, epoch, held) VALUES (?1, ?2, 1)
 		ON CONFLICT (name) DO UPDATE SET epoch = excluded.epoch, held = 1`
@@ -35,10 +43,12 @@ const (
 	sqlUnhold  = `UPDATE main.ccc_epoch SET held = 0 WHERE name = ?1 AND epoch = ?2`
 	sqlUnlease = `DELETE FROM main.ccc_lease WHERE name = ?1 AND epoch = ?2`
 
-	sqlCheckpoint = `INSERT INTO main.ccc_checkpoint (name, position, event_id, log, moved) VALUES (?1, ?2, ?3, ?4, ?5)
-		ON CONFLICT (name) DO UPDATE SET position = excluded.position, event_id = excluded.event_id, log = excluded.log, moved = excluded.moved`
-	sqlSeen = `SELECT 1 FROM main.ccc_done WHERE name = ?1 AND event_id = ?2`
-	sqlDone = `INSERT INTO main.ccc_done (name, event_id) VALUES (?1, ?2) ON CONFLICT (name, event_id) DO NOTHING`
+	sqlCheckpoint = `INSERT INTO main.ccc_checkpoint (name, position, event_id, log, moved, applied, skipped) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+		ON CONFLICT (name) DO UPDATE SET position = excluded.position, event_id = excluded.event_id, log = excluded.log, moved = excluded.moved,
+			applied = applied + excluded.applied, skipped = skipped + excluded.skipped`
+	sqlSeen   = `SELECT 1 FROM main.ccc_done WHERE name = ?1 AND event_id = ?2`
+	sqlDone   = `INSERT INTO main.ccc_done (name, event_id, position) VALUES (?1, ?2, ?3) ON CONFLICT (name, event_id) DO NOTHING`
+	sqlForget = `DELETE FROM main.ccc_done WHERE name = ?1 AND position <= ?2`
 
 	sqlFailed = `INSERT OR REPLACE INTO main.ccc_failure (name, position, event_id, type, attempts, first, last, error, halted)
 		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`
@@ -103,13 +113,29 @@ func (s *session) each(sql string, row func(*sqlite.Stmt) error, args ...any) er
 
 // kept is what stands in the file under a name.
 type kept struct {
-	id         int64 // 0: the name was never claimed
+	id         int64 // 0: the name was never used
 	epoch      int64
 	held       bool // not released
 	owner      string
 	until      int64
 	checkpoint projector.Checkpoint
 	failure    projector.Failure
+
+	moved            time.Time
+	applied, skipped int64
+	parked           int
+	asked            int64
+	marked           bool
+	due              time.Time
+	live             int64 // the live generation, as this file has it
+}
+
+// state is what is told of it.
+func (k kept) state(held bool) projector.State {
+	return projector.State{
+		Checkpoint: k.checkpoint, Failure: k.failure, Epoch: k.epoch, Held: held,
+		Moved: k.moved, Applied: k.applied, Skipped: k.skipped, Marked: k.marked, Parked: k.parked, Due: k.due, Asked: k.asked,
+	}
 }
 
 // kept reads it, all as of one moment.
@@ -124,6 +150,12 @@ func (s *session) kept(name projector.Name) (k kept, err error) {
 			stmt.ColumnBytes(6, k.checkpoint.EventID[:])
 			stmt.ColumnBytes(7, k.checkpoint.Log[:])
 		}
+		if moved := stmt.ColumnInt64(16); moved != 0 {
+			k.moved = timeOf(stmt, 16)
+		}
+		k.applied, k.skipped = stmt.ColumnInt64(17), stmt.ColumnInt64(18)
+		k.parked, k.asked, k.marked, k.due = stmt.ColumnInt(19), stmt.ColumnInt64(20), stmt.ColumnBool(21), timeOf(stmt, 22)
+		k.live = stmt.ColumnInt64(23)
 		if stmt.ColumnIsNull(8) {
 			return nil
 		}
@@ -138,6 +170,17 @@ func (s *session) kept(name projector.Name) (k kept, err error) {
 		return nil
 	}, name.Projector, name.Boundary)
 	return k, err
+}
+
+// id is what the file knows a name by, or 0.
+func (s *session) id(name projector.Name) (id int64, err error) {
+	err = s.each(sqlID, func(stmt *sqlite.Stmt) error { id = stmt.ColumnInt64(0); return nil }, name.Projector, name.Boundary)
+	return id, err
+}
+
+func (s *session) newName(name projector.Name) (id int64, err error) {
+	err = s.each(sqlName, func(stmt *sqlite.Stmt) error { id = stmt.ColumnInt64(0); return nil }, name.Projector, name.Boundary)
+	return id, err
 }
 
 func positionOf(stmt *sqlite.Stmt, col int) (consistency.Position, error) {
@@ -162,8 +205,17 @@ func micros(t time.Time) any {
 	return t.UnixMicro()
 }
 
-func (s *session) setCheckpoint(id int64, c projector.Checkpoint) error {
-	return s.do(sqlCheckpoint, id, c.Position.String(), c.EventID[:], c.Log[:], time.Now().UnixMicro())
+// setCheckpoint also counts events. A checkpoint that stays counts as not moved.
+func (s *session) setCheckpoint(k kept, to projector.Checkpoint, applied, skipped int) error {
+	moved := k.moved
+	if to != k.checkpoint {
+		moved = time.Now()
+	}
+	at := int64(0)
+	if !moved.IsZero() {
+		at = moved.UnixMicro()
+	}
+	return s.do(sqlCheckpoint, k.id, to.Position.String(), to.EventID[:], to.Log[:], at, applied, skipped)
 }
 
 func (s *session) setFailure(id int64, f projector.Failure) error {

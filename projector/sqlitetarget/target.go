@@ -13,6 +13,10 @@ import (
 
 // Config is how a target is opened. The zero Config is ready for production.
 type Config struct {
+	// NextOnly: the schema scripts are those of the next generation
+	// ([Target.Next]), and the live one is taken as it is. For a program that
+	// builds the model anew because its tables change.
+	NextOnly bool
 	// Lease is how long a worker may stand still, frozen with its process,
 	// before another one can take its name over. After its end or its death
 	// nobody waits for that. Zero means 10 s; less than 100 ms means that.
@@ -29,7 +33,9 @@ const (
 // Target is a read model in a SQLite file; use [Open]. It is safe for
 // concurrent use.
 type Target struct {
-	file       *file
+	file       *file        // the base, or one generation that is being built
+	scripts    []string     // for new generations
+	moment     func(string) // of Switch; for tests
 	lease      time.Duration
 	waitAtMost time.Duration
 
@@ -68,16 +74,26 @@ func Open(path string, scripts ...string) (*Target, error) {
 //
 //	model, err := sqlitetarget.Config{Lease: 3 * time.Second}.Open("balances.db", schema)
 func (c Config) Open(path string, scripts ...string) (*Target, error) {
-	f, err := acquire(path, scripts)
+	run := scripts
+	if c.NextOnly {
+		run = nil
+	}
+	f, err := acquire(path, run)
 	if err != nil {
 		return nil, fmt.Errorf("sqlitetarget: %w", err)
 	}
-	t := &Target{file: f, lease: defaultLease, waitAtMost: waitAtMost}
+	t := newTarget(f)
+	t.scripts = scripts
 	if c.Lease > 0 {
 		t.lease = max(c.Lease, shortLease)
 	}
-	t.ctx, t.stop = context.WithCancelCause(context.Background())
 	return t, nil
+}
+
+func newTarget(f *file) *Target {
+	t := &Target{file: f, lease: defaultLease, waitAtMost: waitAtMost}
+	t.ctx, t.stop = context.WithCancelCause(context.Background())
+	return t
 }
 
 func errClosed() error { return fmt.Errorf("sqlitetarget: %w", projector.ErrClosed) }
@@ -120,15 +136,16 @@ func (t *Target) within(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { unhook(); cancel(nil) }
 }
 
-// write runs work in a transaction, and committed right after it.
-func (t *Target) write(ctx context.Context, doing string, work func(context.Context, *session) error, committed func()) error {
+// write runs work in a transaction on the live generation, and committed right
+// after it.
+func (t *Target) write(ctx context.Context, doing string, work func(context.Context, *file, *session) error, committed func()) error {
 	if err := t.begin(); err != nil {
 		return err
 	}
 	defer t.calls.Done()
 	ctx, cancel := t.within(ctx)
 	defer cancel()
-	err := t.file.write(ctx, func(s *session) error { return work(ctx, s) }, committed)
+	err := t.onLive(ctx, func(g *file, s *session) error { return work(ctx, g, s) }, committed)
 	if err != nil {
 		return t.file.failure(doing, err)
 	}
@@ -136,7 +153,7 @@ func (t *Target) write(ctx context.Context, doing string, work func(context.Cont
 }
 
 // Read runs queries on the model, all as of one moment: one between two batches
-// of this projector and of any other. A write is [ErrForbidden]. Read's errors
+// of this projector and of any other, in the generation that is live then. A write is [ErrForbidden]. Read's errors
 // are those of queries, as they are returned by its function.
 //
 // The moment lasts until the function returns, so a long one keeps the file
@@ -149,14 +166,22 @@ func (t *Target) Read(ctx context.Context, queries func(*Tx) error) error {
 	defer t.calls.Done()
 	ctx, cancel := t.within(ctx)
 	defer cancel()
-	s, err := t.file.reader(ctx)
+	var result error
+	err := t.file.follow(ctx, nil, func(g *file) error {
+		s, err := g.reader(ctx)
+		if err != nil {
+			return err
+		}
+		defer g.readAgain(s)
+		x := newTx(ctx, s, readers)
+		defer x.end()
+		result = queries(x)
+		return nil
+	})
 	if err != nil {
 		return t.file.failure("read", err)
 	}
-	defer t.file.readAgain(s)
-	x := newTx(ctx, s, readers)
-	defer x.end()
-	return queries(x)
+	return result
 }
 
 // reader takes a connection and fixes the moment that it shows.
@@ -178,6 +203,9 @@ func (f *file) reader(ctx context.Context) (*session, error) {
 		version, err := sqlitedb.SchemaVersion(s.conn)
 		if err == nil && version != f.schema {
 			err = fmt.Errorf("%w: update this program", ErrNewerSchema)
+		}
+		if err == nil {
+			err = f.current(s)
 		}
 		return err
 	})
@@ -206,11 +234,7 @@ func (t *Target) State(ctx context.Context, name projector.Name) (projector.Stat
 }
 
 func (t *Target) state(ctx context.Context, name projector.Name) (projector.State, error) {
-	var k kept
-	err := t.file.look(ctx, func(s *session) (err error) {
-		k, err = s.kept(name)
-		return err
-	})
+	k, err := t.kept(ctx, name)
 	var held bool
 	if err == nil {
 		held, err = t.live(k, signAge)
@@ -218,5 +242,5 @@ func (t *Target) state(ctx context.Context, name projector.Name) (projector.Stat
 	if err != nil {
 		return projector.State{}, t.file.failure("state of "+name.String(), err)
 	}
-	return projector.State{Checkpoint: k.checkpoint, Failure: k.failure, Epoch: k.epoch, Held: held}, nil
+	return k.state(held), nil
 }

@@ -26,6 +26,11 @@ const schemaKV = `CREATE TABLE kv (k TEXT PRIMARY KEY, v TEXT NOT NULL) STRICT`
 
 type target = projector.Target[*Tx]
 
+// reader is what a Target and a generation have.
+type reader interface {
+	Read(context.Context, func(*Tx) error) error
+}
+
 // subject keeps each target in a file; opened once more it is another Target, on
 // the same file and in the same process.
 func subject(dir string, lease time.Duration) targettest.Subject[*Tx] {
@@ -39,7 +44,7 @@ func subject(dir string, lease time.Duration) targettest.Subject[*Tx] {
 		},
 		Get: get,
 		Read: func(t target, k string) (v string, found bool, err error) {
-			err = t.(*Target).Read(context.Background(), func(x *Tx) (err error) {
+			err = t.(reader).Read(context.Background(), func(x *Tx) (err error) {
 				v, found, err = get(x, k)
 				return err
 			})
@@ -80,6 +85,6 @@ func requireNoLocks(t *testing.T, dir string) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	for _, e := range entries {
-		require.False(t, strings.Contains(e.Name(), liveMark), "%s is left", e.Name())
+		require.False(t, strings.Contains(e.Name(), ".db"+liveMark), "%s is left", e.Name())
 	}
 }

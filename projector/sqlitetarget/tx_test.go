@@ -30,7 +30,7 @@ func handlerOn(ctx context.Context, target *Target, h func(*Tx) error) error {
 	}), target.Release(context.WithoutCancel(ctx), claim))
 }
 
-func newTarget(t *testing.T) *Target {
+func fresh(t *testing.T) *Target {
 	return open(t, filepath.Join(t.TempDir(), "model.db"), 0)
 }
 
@@ -51,7 +51,7 @@ func queries(sql string, args ...any) func(*Tx) error {
 
 // All queries of a Read show one moment.
 func TestReadIsOneMoment(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	require.NoError(t, target.Read(t.Context(), func(x *Tx) error {
 		require.NoError(t, handler(t, target, execs(`INSERT INTO kv VALUES ('a', 'b')`)))
 		_, found, err := get(x, "a")
@@ -62,7 +62,7 @@ func TestReadIsOneMoment(t *testing.T) {
 }
 
 func TestWrongSQL(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	require.NoError(t, handler(t, target, func(x *Tx) error {
 		for _, c := range []struct {
 			sql  string
@@ -88,7 +88,7 @@ func TestWrongSQL(t *testing.T) {
 
 // A statement can be used inside its own loop, and the loop can be left early.
 func TestQueriesInsideQueries(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	const all = `SELECT k FROM kv ORDER BY k`
 	require.NoError(t, handler(t, target, func(x *Tx) error {
 		for _, k := range []string{"a", "b", "c"} {
@@ -118,7 +118,7 @@ func TestQueriesInsideQueries(t *testing.T) {
 // A failing statement that takes the whole transaction with it: nothing of the
 // batch may be committed, not even what comes after it.
 func TestStatementThatRollsBack(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	require.NoError(t, handler(t, target, execs(`INSERT INTO kv VALUES ('a', 'b')`)))
 	claim, err := target.Claim(t.Context(), testName)
 	require.NoError(t, err)
@@ -127,7 +127,7 @@ func TestStatementThatRollsBack(t *testing.T) {
 		require.NoError(t, x.Exec(`INSERT INTO kv VALUES ('before', '')`))
 		require.ErrorIs(t, x.Exec(`INSERT OR ROLLBACK INTO kv VALUES ('a', 'c')`), ErrRolledBack)
 		require.ErrorIs(t, x.Exec(`INSERT INTO kv VALUES ('after', '')`), ErrRolledBack)
-		require.ErrorIs(t, b.Done(uuid.New()), ErrRolledBack)
+		require.ErrorIs(t, b.Done(uuid.New(), at(1).Position), ErrRolledBack)
 		return at(1), nil // the handler does not care
 	})
 	require.ErrorIs(t, err, ErrRolledBack)
@@ -139,7 +139,7 @@ func TestStatementThatRollsBack(t *testing.T) {
 
 // A Tx that was kept does no harm, whoever uses it and when.
 func TestTxThatWasKept(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	for round := range 20 {
 		var kept *Tx
 		var users sync.WaitGroup
@@ -182,7 +182,7 @@ func TestTxThatWasKept(t *testing.T) {
 
 // A long statement ends with its context, and the target works on.
 func TestContextEndsStatements(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	const forever = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n`
 	runs := map[string]func(context.Context, func(*Tx) error) error{
 		"handler": func(ctx context.Context, h func(*Tx) error) error { return handlerOn(ctx, target, h) },
@@ -210,7 +210,7 @@ func TestContextEndsStatements(t *testing.T) {
 
 // A program that writes values into its SQL does not fill the memory.
 func TestManyStatements(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	require.NoError(t, handler(t, target, func(x *Tx) error {
 		for row, err := range x.Query(`SELECT 1 UNION ALL SELECT 2`) { // one that is in use all the while
 			require.NoError(t, errors.Join(err, row.Scan(new(int))))

@@ -21,7 +21,7 @@ type (
 
 // What goes in comes out, exactly.
 func TestValues(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	const sq = `SELECT ?1, typeof(?1)`
 	moment := time.Date(2026, 3, 29, 2, 30, 1, 999_999_999, time.FixedZone("", 2*3600))
 	id, pos, text := uuid.New(), consistency.NewPosition(3, math.MaxUint64), "p"
@@ -64,7 +64,7 @@ func TestValues(t *testing.T) {
 
 // The extremes stay what they are in a table too, and in what SQLite reckons.
 func TestIntegersStayExact(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	require.NoError(t, handler(t, target, func(x *Tx) error {
 		require.NoError(t, x.Exec(`CREATE TABLE n (i INTEGER)`))
 		for _, v := range []int64{math.MinInt64, -1<<53 - 1, 1<<53 + 1, math.MaxInt64 - 1} {
@@ -82,7 +82,7 @@ func TestIntegersStayExact(t *testing.T) {
 }
 
 func TestValuesThatDoNotFit(t *testing.T) {
-	target := newTarget(t)
+	target := fresh(t)
 	var i8 int8
 	var i64 int64
 	var u uint

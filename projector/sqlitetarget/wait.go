@@ -49,9 +49,10 @@ func (t *Target) Wait(ctx context.Context, name projector.Name, seen projector.S
 	}
 }
 
-// waiters are who waits for names in a file. Commits of this process tell them
+// waiters are who waits for names in a model. Commits of this process tell them
 // directly; those of others are seen by one watcher for all.
 type waiters struct {
+	file    *file
 	open    func() (*session, error)
 	ended   chan struct{}
 	running sync.WaitGroup
@@ -60,16 +61,22 @@ type waiters struct {
 	names    map[projector.Name]*awaited
 	watching bool
 
-	session *session // the watcher's, kept between two
+	// The watcher's, kept between two.
+	session *session
+	seen    version // of the last look
+	live    apart   // where the live generation is not the file
 }
+
+// version changes with each commit to the file, or to the live generation.
+type version struct{ file, number, live int64 }
 
 type awaited struct {
 	count   int
 	changed chan struct{}
 }
 
-func (w *waiters) init(open func() (*session, error)) {
-	w.open = open
+func (w *waiters) init(f *file, open func() (*session, error)) {
+	w.file, w.open = f, open
 	w.ended = make(chan struct{})
 	w.names = map[projector.Name]*awaited{}
 }
@@ -78,6 +85,7 @@ func (w *waiters) init(open func() (*session, error)) {
 func (w *waiters) close() error {
 	close(w.ended)
 	w.running.Wait()
+	w.live.close()
 	if w.session == nil {
 		return nil
 	}
@@ -149,16 +157,16 @@ func (w *waiters) wanted() bool {
 func (w *waiters) watch() {
 	timer := time.NewTimer(lookEvery)
 	defer timer.Stop()
-	version := int64(-1) // the first look wakes all: what came before is unknown
+	var seen version // the first look wakes all: what came before is unknown
 	for {
 		now, err := w.look()
 		pause := lookEvery
 		if err != nil {
 			// They look for themselves, and their error names the trouble.
-			now, pause = -1, lookFailed
+			now, pause = version{}, lookFailed
 		}
-		if now != version || err != nil {
-			version = now
+		if now != seen || err != nil {
+			seen = now
 			w.wakeAll()
 		}
 		timer.Reset(pause)
@@ -173,16 +181,41 @@ func (w *waiters) watch() {
 	}
 }
 
-func (w *waiters) look() (version int64, err error) {
+func (w *waiters) look() (now version, err error) {
 	if w.session == nil {
 		if w.session, err = w.open(); err != nil {
-			return 0, err
+			w.session = nil
+			return now, err
 		}
+		w.seen = version{}
 	}
-	version, err = sqlitedb.DataVersion(w.session.conn)
-	if err != nil {
+	if now, err = w.version(); err != nil {
 		_ = w.session.Close()
 		w.session = nil
+		w.live.close()
 	}
-	return version, err
+	w.seen = now
+	return now, err
+}
+
+func (w *waiters) version() (now version, err error) {
+	now.number = w.seen.number
+	if now.file, err = sqlitedb.DataVersion(w.session.conn); err != nil || w.file.root != nil {
+		return now, err
+	}
+	var p pointer
+	if now.number == 0 || now.file != w.seen.file { // the pointer may have moved
+		if p, err = w.session.pointer(); err != nil {
+			return now, err
+		}
+		if now.number = p.number; p.number == w.file.number {
+			w.live.close()
+		} else if err = w.file.on(p, w.live.to); err != nil {
+			return now, err
+		}
+	}
+	if w.live.session != nil {
+		now.live, err = sqlitedb.DataVersion(w.live.session.conn)
+	}
+	return now, err
 }

@@ -3,9 +3,11 @@ package targettest
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/cccgo/ccc/consistency"
 	"github.com/cccgo/ccc/projector"
 )
 
@@ -20,13 +22,14 @@ func cases[Tx any]() []testCase[Tx] {
 		{"lease-runs-out-inside-a-batch", lease | freeWriter, leaseInBatch[Tx]},
 		{"lease-ran-out-and-nobody-came", lease, leaseNobody[Tx]},
 		{"failure-is-kept", 0, failureKept[Tx]},
+		{"failure-keeps-its-discard", 0, failureDiscard[Tx]},
 		{"failure-goes-with-the-checkpoint", 0, failureGoes[Tx]},
 		{"ended-context", 0, endedContext[Tx]},
 		{"closed", closes, closed[Tx]},
 		{"reopened", durable, reopened[Tx]},
 	}
-	all = append(all, applyCases[Tx]()...)
-	return append(all, raceCases[Tx]()...)
+	return slices.Concat(all, applyCases[Tx](), raceCases[Tx](), stateCases[Tx](), parkCases[Tx](), askCases[Tx](),
+		laneCases[Tx](), generationCases[Tx]())
 }
 
 func claimNew[Tx any](c *env[Tx]) {
@@ -71,7 +74,7 @@ func claimAfterRelease[Tx any](c *env[Tx]) {
 		}
 		c.apply(t, claim, from, c.put("a", "1", at(i+1)))
 		c.ok(t.Release(c.ctx, claim), "release")
-		if s := c.state(t, name); s != (projector.State{Checkpoint: at(i + 1), Epoch: epoch}) {
+		if s := c.unmoved(t, name); s != (projector.State{Checkpoint: at(i + 1), Epoch: epoch}) {
 			c.failf("the state after a release is %+v", s)
 		}
 	}
@@ -97,7 +100,7 @@ func claimShared[Tx any](c *env[Tx]) {
 	c.apply(a, claim, projector.Checkpoint{}, c.put("a", "1", at(1), id("x")))
 	c.ok(a.Fail(c.ctx, claim, aFailure(2)), "fail")
 	c.reads(b, "a", "1", "through another target")
-	if s := c.state(b, name); s != (projector.State{Checkpoint: at(1), Failure: aFailure(2), Epoch: claim.Epoch, Held: true}) {
+	if s := c.unmoved(b, name); s != (projector.State{Checkpoint: at(1), Failure: aFailure(2), Epoch: claim.Epoch, Held: true, Marked: true}) {
 		c.failf("another target sees the state %+v", s)
 	}
 	go func() { _ = a.Release(c.ctx, claim) }()
@@ -171,7 +174,7 @@ func leaseInBatch[Tx any](c *env[Tx]) {
 	close(wake)
 	c.is(<-ended, projector.ErrTakenOver, "apply that was frozen and taken over")
 	c.ok(err, "take over from a batch that stands still")
-	c.unchanged(t, claim, "after a batch that was taken over")
+	c.rolledBack(t, claim, "after a batch that was taken over")
 }
 
 func leaseNobody[Tx any](c *env[Tx]) {
@@ -187,7 +190,7 @@ func aFailure(n uint64) projector.Failure {
 	first := time.Date(2026, 3, 29, 1, 59, 59, 999_999_000, time.UTC)
 	return projector.Failure{
 		Position: at(n).Position, EventID: at(n).EventID, Type: "Type'\"%", Attempts: int(n),
-		First: first, Last: first.Add(time.Hour), Error: "line\n'\"% ä", Halted: n%2 == 0,
+		First: first, Last: first.Add(time.Hour), Error: "line\n'\"% ä", Halted: n%2 == 0, Hold: n%3 == 0,
 	}
 }
 
@@ -213,6 +216,35 @@ func failureKept[Tx any](c *env[Tx]) {
 	c.ok(t.Fail(c.ctx, claim, projector.Failure{}), "fail")
 	if s := c.state(t, name); s.Failure != (projector.Failure{}) {
 		c.failf("the zero Failure does not remove: %+v", s.Failure)
+	}
+}
+
+// failureDiscard has somebody ask that the event in the way is discarded.
+func failureDiscard[Tx any](c *env[Tx]) {
+	t := c.open()
+	claim := c.claim(t, name)
+	c.ok(t.Fail(c.ctx, claim, aFailure(9)), "fail")
+	c.is(t.Ask(c.ctx, name, pos(10), "why"), projector.ErrNotParked, "ask for what comes after the failure")
+	want := c.state(t, name)
+	want.Failure.Discard = "why\n'\"% ä"
+	want.Asked++
+	c.ok(t.Ask(c.ctx, name, pos(9), want.Failure.Discard), "ask that the failure is discarded")
+	is := func(when string) {
+		if s := c.state(t, name); s != want {
+			c.failf("%s the state is %+v, want %+v", when, s, want)
+		}
+	}
+	is("after somebody asked that the failure is discarded")
+	tried := aFailure(9)
+	tried.Attempts, tried.Error = 99, "another one"
+	c.ok(t.Fail(c.ctx, claim, tried), "fail")
+	tried.Discard, want.Failure = want.Failure.Discard, tried
+	want.Failure = tried
+	is("after another try of the failure that is to be discarded")
+	for _, f := range []projector.Failure{aFailure(10), {}} { // the word is about none of these
+		c.ok(t.Fail(c.ctx, claim, f), "fail")
+		want.Failure = f
+		is("after a failure of another event")
 	}
 }
 
@@ -242,6 +274,9 @@ func endedContext[Tx any](c *env[Tx]) {
 	c.is(t.Apply(ended(), claim, at(1), c.put("a", "2", at(2), id("x"))), context.Canceled, "apply")
 	c.is(t.Fail(ended(), claim, aFailure(2)), context.Canceled, "fail")
 	c.is(t.Wait(ended(), name, s), context.Canceled, "wait")
+	c.is(t.Ask(ended(), name, consistency.Position{}, ""), context.Canceled, "ask")
+	_, err = t.Parked(ended(), name, projector.ParkedQuery{})
+	c.is(err, context.Canceled, "list what is parked")
 	if now := c.state(t, name); now != s {
 		c.failf("calls with an ended context changed the state to %+v", now)
 	}
@@ -252,7 +287,7 @@ func endedContext[Tx any](c *env[Tx]) {
 		return at(2), errors.Join(err, errWork)
 	})
 	c.is(err, errWork, "apply whose context ends in work, which fails")
-	c.unchanged(t, claim, "after ended contexts")
+	c.rolledBack(t, claim, "after ended contexts")
 }
 
 func closed[Tx any](c *env[Tx]) {
@@ -267,6 +302,9 @@ func closed[Tx any](c *env[Tx]) {
 	c.is(t.Fail(c.ctx, claim, aFailure(1)), projector.ErrClosed, "fail")
 	c.is(t.Wait(c.ctx, name, projector.State{}), projector.ErrClosed, "wait")
 	c.is(t.Release(c.ctx, claim), projector.ErrClosed, "release")
+	c.is(t.Ask(c.ctx, name, consistency.Position{}, ""), projector.ErrClosed, "ask")
+	_, err = t.Parked(c.ctx, name, projector.ParkedQuery{})
+	c.is(err, projector.ErrClosed, "list what is parked")
 }
 
 func reopened[Tx any](c *env[Tx]) {
@@ -282,7 +320,7 @@ func reopened[Tx any](c *env[Tx]) {
 	if claim.Epoch <= old.Epoch {
 		c.failf("after the target was opened again the epoch is %d, before it was %d", claim.Epoch, old.Epoch)
 	}
-	if s := c.state(t, name); s != (projector.State{Checkpoint: at(1), Failure: aFailure(2), Epoch: claim.Epoch, Held: true}) {
+	if s := c.unmoved(t, name); s != (projector.State{Checkpoint: at(1), Failure: aFailure(2), Epoch: claim.Epoch, Held: true, Marked: true}) {
 		c.failf("after the target was opened again the state is %+v", s)
 	}
 	if !c.seen(t, claim, id("x")) {

@@ -14,6 +14,11 @@
 //	}
 //
 // What the target cannot do is left out by its [Features], and then has to be
-// said in the target's documentation. [Check] runs the same cases without a
-// test and returns what failed: with it a wrong target can be shown to fail.
+// said in the target's documentation. A target that is a projector.LaneTarget or
+// a projector.Generations is tested as one: Read then gets its generations too.
+// One that does not promise projector.ExactlyOnce may keep effects and marks of
+// work that failed.
+//
+// [Check] runs the same cases without a test and returns what failed: with it a
+// wrong target can be shown to fail.
 package targettest

@@ -51,6 +51,9 @@ func (c *env[Tx]) close(t projector.Target[Tx]) {
 }
 
 func (c *env[Tx]) closeAll() {
+	for len(c.building) > 0 {
+		c.closeNext(c.building[0])
+	}
 	for len(c.opened) > 0 {
 		c.close(c.opened[0])
 	}
@@ -71,11 +74,27 @@ func (c *env[Tx]) state(t projector.Target[Tx], n projector.Name) projector.Stat
 	return s
 }
 
+// unmoved is the state without the time that nobody can know.
+func (c *env[Tx]) unmoved(t projector.Target[Tx], n projector.Name) projector.State {
+	s := c.state(t, n)
+	s.Moved = time.Time{}
+	return s
+}
+
+// exactly says whether the target has transactions.
+func (c *env[Tx]) exactly(t projector.Target[Tx]) bool { return t.Promise() == projector.ExactlyOnce }
+
+func (c *env[Tx]) needsExactly(t projector.Target[Tx]) {
+	if !c.exactly(t) {
+		panic(skipped("the target has no transactions"))
+	}
+}
+
 // put is a work that writes one text, marks ids, and moves the checkpoint.
 func (c *env[Tx]) put(key, value string, to projector.Checkpoint, done ...uuid.UUID) func(projector.Batch[Tx]) (projector.Checkpoint, error) {
 	return func(b projector.Batch[Tx]) (projector.Checkpoint, error) {
 		for _, id := range done {
-			if err := b.Done(id); err != nil {
+			if err := b.Done(id, to.Position); err != nil {
 				return projector.Checkpoint{}, err
 			}
 		}
@@ -121,7 +140,9 @@ func (c *env[Tx]) together(n int, f func(i int) error) []error {
 	for i := range n {
 		wg.Go(func() {
 			<-start
-			errs[i] = f(i)
+			if err := protect(func() { errs[i] = f(i) }); err != nil {
+				errs[i] = err
+			}
 		})
 	}
 	close(start)

@@ -34,7 +34,7 @@ func ExampleCheck() {
 			return value, found, nil
 		},
 		Read: func(t projector.Target[tx], key string) (string, bool, error) {
-			value, found := t.(*memtarget.Target[string]).Get(key)
+			value, found := t.(interface{ Get(string) (string, bool) }).Get(key) // or a Generation
 			return value, found, nil
 		},
 		Freeze: func(t projector.Target[tx], name projector.Name) {

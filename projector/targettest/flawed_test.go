@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/cccgo/ccc/consistency"
 	"github.com/cccgo/ccc/projector"
 	"github.com/google/uuid"
 )
@@ -16,54 +18,81 @@ const lease = 10 * time.Second
 
 // flawed is a plain target that breaks one promise.
 type flawed struct {
-	flaw    string
-	writer  chan struct{}
-	mu      sync.Mutex
-	values  map[string]string
-	names   map[projector.Name]*row
-	changed chan struct{}
-	closed  bool
+	flaw string
+	*book
+	fixed  *space // of a generation; nil: the live one
+	closed bool
+}
+
+// book is all generations.
+type book struct {
+	mu         sync.Mutex
+	live, next *space
+	first      *space
+	tag        string
+	old        int
+	lanes      int // that run
+	changed    chan struct{}
+}
+
+// space is one generation.
+type space struct {
+	writer chan struct{}
+	values map[string]string
+	names  map[projector.Name]*row
+	held   chan struct{} // while a switch gets ready
 }
 
 type row struct {
 	projector.State
-	frozen time.Time
-	done   map[uuid.UUID]bool
-}
-
-// flawedTx is its transaction, and its batch.
-type flawedTx struct {
-	target *flawed
-	row    *row
-	wrote  map[string]string
-	done   map[uuid.UUID]bool
+	frozen  time.Time
+	done    map[uuid.UUID]consistency.Position
+	parked  []projector.Parked
+	running *flawedTx // whose turn it is
 }
 
 func newFlawed(flaw string) *flawed {
-	return &flawed{
-		flaw: flaw, writer: make(chan struct{}, 1), values: map[string]string{},
-		names: map[projector.Name]*row{}, changed: make(chan struct{}),
-	}
+	s := newSpace()
+	return &flawed{flaw: flaw, book: &book{live: s, first: s, changed: make(chan struct{})}}
+}
+
+func newSpace() *space {
+	return &space{writer: make(chan struct{}, 1), values: map[string]string{}, names: map[projector.Name]*row{}}
 }
 
 func (f *flawed) has(flaw string) bool { return f.flaw == flaw }
 
-func (f *flawed) row(n projector.Name) *row {
+func (f *flawed) space() *space {
+	if f.fixed != nil {
+		return f.fixed
+	}
+	return f.live
+}
+
+func (f *flawed) row(n projector.Name) *row { return f.rowIn(f.space(), n) }
+
+func (f *flawed) rowIn(s *space, n projector.Name) *row {
 	switch f.flaw {
 	case "boundaries run together":
 		n.Boundary = ""
 	case "names run together":
 		n = projector.Name{Projector: n.String()}
 	}
-	r := f.names[n]
+	r := s.names[n]
 	if r == nil {
-		r = &row{done: map[uuid.UUID]bool{}}
-		f.names[n] = r
+		r = &row{done: map[uuid.UUID]consistency.Position{}}
+		s.names[n] = r
 	}
 	return r
 }
 
-func (f *flawed) live(r *row) bool {
+func (r *row) copy() *row {
+	c := *r
+	c.done, c.parked = maps.Clone(r.done), slices.Clone(r.parked)
+	return &c
+}
+
+func (f *flawed) alive(r *row) bool {
 	if r.frozen.IsZero() || f.has("a lease never ends") {
 		return r.Held
 	}
@@ -79,7 +108,7 @@ func (f *flawed) wake() {
 
 func (f *flawed) usable(ctx context.Context) error {
 	switch {
-	case f.closed && !f.has("works when closed"):
+	case f.closed && !f.has("works when closed") && (f.fixed == nil || !f.has("a closed generation works")):
 		return projector.ErrClosed
 	case f.has("ignores contexts"):
 		return nil
@@ -87,14 +116,24 @@ func (f *flawed) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
+func (f *flawed) Promise() projector.Promise {
+	switch {
+	case f.has("promises nothing"):
+		return ""
+	case f.has("a generation promises less") && f.fixed != nil, f.has("none, but the effect comes first"):
+		return projector.AtLeastOnce
+	}
+	return projector.ExactlyOnce
+}
+
 func (f *flawed) Claim(ctx context.Context, n projector.Name) (projector.Claim, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := f.row(n)
 	if err := f.usable(ctx); err != nil {
 		return projector.Claim{}, err
 	}
-	if f.live(r) && !f.has("two owners") {
+	r := f.row(n)
+	if f.alive(r) && !f.has("two owners") {
 		if f.has("own error for a held name") {
 			return projector.Claim{}, errors.New("busy")
 		}
@@ -103,13 +142,18 @@ func (f *flawed) Claim(ctx context.Context, n projector.Name) (projector.Claim, 
 	if !f.has("epochs do not grow") || r.Epoch == 0 {
 		r.Epoch++
 	}
-	if f.has("a claim begins anew") {
+	switch f.flaw {
+	case "a claim begins anew":
 		r.Checkpoint = projector.Checkpoint{}
-	}
-	if f.has("a claim forgets the failure") {
+	case "a claim forgets the failure":
 		r.Failure = projector.Failure{}
+	case "a claim forgets the parked":
+		r.parked = nil
 	}
 	r.Held, r.frozen = true, time.Time{}
+	if x := r.running; x != nil && !f.has("a frozen batch holds everybody up") {
+		x.end()
+	}
 	f.wake()
 	return projector.Claim{Name: n, Epoch: r.Epoch}, nil
 }
@@ -119,7 +163,7 @@ func (f *flawed) Release(_ context.Context, c projector.Claim) error {
 	defer f.mu.Unlock()
 	r := f.row(c.Name)
 	switch {
-	case f.closed && !f.has("works when closed"):
+	case f.usable(context.Background()) != nil:
 		return projector.ErrClosed
 	case f.has("release does nothing"):
 	case r.Epoch == c.Epoch || f.has("an old claim releases the new one"):
@@ -130,35 +174,57 @@ func (f *flawed) Release(_ context.Context, c projector.Claim) error {
 }
 
 func (f *flawed) State(ctx context.Context, n projector.Name) (projector.State, error) {
-	if f.has("a writer blocks readers") {
-		select {
-		case f.writer <- struct{}{}:
-			<-f.writer
-		case <-ctx.Done():
-			return projector.State{}, ctx.Err()
-		}
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	wait := f.space().writer
+	if f.has("a writer blocks readers") {
+		f.mu.Unlock()
+		select {
+		case wait <- struct{}{}:
+			<-wait
+		case <-ctx.Done():
+		}
+		f.mu.Lock()
+	}
 	if err := f.usable(ctx); err != nil {
 		return projector.State{}, err
 	}
-	r := f.row(n)
-	s := r.State
-	s.Held = f.live(r)
-	if f.has("forgets the event_id") {
+	if f.has("a switch holds readers") && f.hold(ctx, f.space()) != nil {
+		return projector.State{}, ctx.Err()
+	}
+	s := f.state(f.row(n))
+	switch f.flaw {
+	case "forgets the event_id":
 		s.Checkpoint.EventID = uuid.Nil
-	}
-	if f.has("forgets the log") {
+	case "forgets the log":
 		s.Checkpoint.Log = uuid.Nil
-	}
-	if f.has("cuts the reason") {
+	case "cuts the reason":
 		s.Failure.Error = s.Failure.Error[:min(100, len(s.Failure.Error))]
-	}
-	if f.has("whole seconds") {
+	case "whole seconds":
 		s.Failure.First = s.Failure.First.Truncate(time.Second)
+	case "local time":
+		s.Moved = s.Moved.In(time.FixedZone("here", 3600))
 	}
 	return s, nil
+}
+
+func (f *flawed) state(r *row) projector.State {
+	s := r.State
+	s.Held, s.Marked = f.alive(r), len(r.done) > 0 || f.has("marked for ever") && r.Epoch > 0
+	if f.has("never marked") {
+		s.Marked = false
+	}
+	for _, p := range r.parked {
+		if !p.Settled.IsZero() && !f.has("counts settled ones") {
+			continue
+		}
+		s.Parked++
+		later := p.Due.After(s.Due)
+		if !p.Due.IsZero() && (s.Due.IsZero() || later == f.has("the last Due")) {
+			s.Due = p.Due
+		}
+	}
+	return s
 }
 
 func (f *flawed) Fail(ctx context.Context, c projector.Claim, failure projector.Failure) error {
@@ -170,6 +236,9 @@ func (f *flawed) Fail(ctx context.Context, c projector.Claim, failure projector.
 	r := f.row(c.Name)
 	if !f.ours(r, c) && !f.has("anybody stores a failure") {
 		return projector.ErrTakenOver
+	}
+	if was := r.Failure; !f.has("a try forgets the word") && (was.Position == failure.Position || f.has("a word sticks")) {
+		failure.Discard = was.Discard
 	}
 	r.Failure = failure
 	f.wake()
@@ -183,8 +252,13 @@ func (f *flawed) ours(r *row, c projector.Claim) bool {
 func (f *flawed) Wait(ctx context.Context, n projector.Name, seen projector.State) error {
 	f.mu.Lock()
 	r := f.row(n)
-	now := r.State
-	now.Held = f.live(r)
+	if f.has("waits for the old generation") {
+		r = f.rowIn(f.first, n)
+	}
+	now := f.state(r)
+	if f.has("does not wait for words") {
+		now.Asked = seen.Asked
+	}
 	changed, err := f.changed, f.usable(ctx)
 	f.mu.Unlock()
 	if err != nil {
@@ -205,25 +279,39 @@ func (f *flawed) Wait(ctx context.Context, n projector.Name, seen projector.Stat
 }
 
 func (f *flawed) Apply(ctx context.Context, c projector.Claim, from projector.Checkpoint, work func(projector.Batch[*flawedTx]) (projector.Checkpoint, error)) error {
-	if err := f.usable(ctx); err != nil && !f.closed {
+	f.mu.Lock()
+	err, s := f.usable(ctx), f.space()
+	for err == nil && f.has("apply waits for lanes") && f.lanes > 0 {
+		changed := f.changed
+		f.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		f.mu.Lock()
+	}
+	f.mu.Unlock()
+	if err != nil {
 		return err
 	}
-	if !f.has("transactions run side by side") {
+	turn := !f.has("transactions run side by side") && !f.has("batches of one claim run side by side")
+	if turn {
 		select {
-		case f.writer <- struct{}{}:
-			defer func() { <-f.writer }()
+		case s.writer <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	b := &flawedTx{target: f, wrote: map[string]string{}, done: map[uuid.UUID]bool{}}
-	if err := f.check(ctx, b, c, from); err != nil {
+	b := f.begin(s, c.Name, turn)
+	defer b.finish()
+	if err := f.check(ctx, b.row, c, from); err != nil {
 		return err
 	}
 	if f.has("commits what panicked") {
 		defer func() {
 			if r := recover(); r != nil {
-				_ = f.commit(b, c, from, from)
+				_ = b.commit(ctx, func(*row) error { return nil }, nil)
 				panic(r)
 			}
 		}()
@@ -236,7 +324,7 @@ func (f *flawed) Apply(ctx context.Context, c projector.Claim, from projector.Ch
 	to, err := work(b)
 	switch {
 	case err != nil && f.has("commits what failed"):
-		_ = f.commit(b, c, from, from)
+		_ = b.commit(ctx, func(*row) error { return nil }, nil)
 		return err
 	case err != nil && f.has("hides the handler's error"):
 		return errors.New("rolled back")
@@ -245,87 +333,64 @@ func (f *flawed) Apply(ctx context.Context, c projector.Claim, from projector.Ch
 	case from.Position.After(to.Position) && !f.has("moves back"):
 		return fmt.Errorf("back from %s to %s", from.Position, to.Position)
 	}
-	return f.commit(b, c, from, to)
+	return b.commit(ctx, func(r *row) error { return f.goodFor(r, c, from) }, func(r *row) { f.moveTo(r, from, to) })
 }
 
-func (f *flawed) check(ctx context.Context, b *flawedTx, c projector.Claim, from projector.Checkpoint) error {
+func (f *flawed) check(ctx context.Context, r *row, c projector.Claim, from projector.Checkpoint) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.usable(ctx); err != nil {
 		return err
 	}
-	b.row = f.row(c.Name)
-	if !f.ours(b.row, c) && !f.has("epoch is not checked") {
+	return f.goodFor(r, c, from)
+}
+
+func (f *flawed) goodFor(r *row, c projector.Claim, from projector.Checkpoint) error {
+	if !f.ours(r, c) && !f.has("epoch is not checked") {
 		return projector.ErrTakenOver
 	}
-	same := b.row.Checkpoint == from
+	same := r.Checkpoint == from
 	if f.has("only positions are compared") {
-		same = b.row.Checkpoint.Position == from.Position
+		same = r.Checkpoint.Position == from.Position
 	}
-	if !same && !f.has("checkpoint is not compared") {
+	if !same && !f.has("checkpoint is not compared") && !f.has("checkpoint first") {
 		return projector.ErrTakenOver
 	}
 	return nil
 }
 
-func (f *flawed) commit(b *flawedTx, c projector.Claim, from, to projector.Checkpoint) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.has("transactions run side by side") && b.row.Checkpoint != from {
-		return projector.ErrTakenOver
-	}
-	maps.Copy(f.values, b.wrote)
-	if !f.has("forgets marks") {
-		maps.Copy(b.row.done, b.done)
+func (f *flawed) moveTo(r *row, from, to projector.Checkpoint) {
+	if to != from && !f.has("moved is not kept") || f.has("each batch is a move") {
+		r.Moved = time.Now().UTC().Truncate(time.Microsecond)
 	}
 	if !f.has("marks alone do not count") || to != from {
-		b.row.Checkpoint = to
+		r.Checkpoint = to
 	} else {
-		clear(b.row.done)
+		clear(r.done)
 	}
-	if !b.row.Failure.Position.After(to.Position) && !f.has("keeps the failure") || f.has("any checkpoint removes the failure") {
-		b.row.Failure = projector.Failure{}
+	if !r.Failure.Position.After(to.Position) && !f.has("keeps the failure") || f.has("any checkpoint removes the failure") {
+		r.Failure = projector.Failure{}
 	}
-	f.wake()
-	return nil
 }
 
-func (x *flawedTx) Tx() *flawedTx { return x }
-
-func (x *flawedTx) Seen(id uuid.UUID) (bool, error) {
-	x.target.mu.Lock()
-	defer x.target.mu.Unlock()
-	if x.target.has("one list of marks") {
-		for _, r := range x.target.names {
-			if r.done[id] {
-				return true, nil
+// reopened is what happens to a target that was closed: it sees that the owners
+// are gone.
+func (f *flawed) reopened() {
+	for _, r := range f.live.names {
+		r.Held = false
+		switch f.flaw {
+		case "forgets what is parked when closed":
+			r.parked = nil
+		case "forgets the counts when closed":
+			r.Applied, r.Skipped = 0, 0
+		case "forgets the words when closed":
+			r.Asked = 0
+		case "forgets Moved when closed":
+			r.Moved = time.Time{}
+		case "forgets where marks stand":
+			for id := range r.done {
+				r.done[id] = consistency.NewPosition(1, 1)
 			}
 		}
 	}
-	return x.row.done[id] || x.done[id] && !x.target.has("does not see its own marks"), nil
-}
-
-func (x *flawedTx) Done(id uuid.UUID) error {
-	x.done[id] = true
-	return nil
-}
-
-func (x *flawedTx) put(key, value string) error {
-	if x.target.has("writes at once") {
-		x.target.mu.Lock()
-		defer x.target.mu.Unlock()
-		x.target.values[key] = value
-	}
-	x.wrote[key] = value
-	return nil
-}
-
-func (x *flawedTx) get(key string) (string, bool, error) {
-	x.target.mu.Lock()
-	defer x.target.mu.Unlock()
-	if v, ok := x.wrote[key]; ok && !x.target.has("does not see its own writes") {
-		return v, true, nil
-	}
-	v, ok := x.target.values[key]
-	return v, ok, nil
 }

@@ -24,7 +24,8 @@ type Subject[Tx any] struct {
 	Put func(tx Tx, key, value string) error
 	// Get reads what the transaction sees under the key.
 	Get func(tx Tx, key string) (value string, found bool, err error)
-	// Read reads what is committed under the key, as a reader of the model does.
+	// Read reads what is committed under the key, as a reader of the model does;
+	// of a projector.Generation, what is committed there.
 	Read func(target projector.Target[Tx], key string) (value string, found bool, err error)
 	// Freeze keeps the owner of the name, which claimed it through this target,
 	// from renewing its lease, as a process that stands still would. Nil: the
@@ -62,7 +63,12 @@ func Run[Tx any](t *testing.T, f Features, s Subject[Tx]) {
 				t.Skip(why)
 			}
 			run := func(t *testing.T) {
-				if err := runCase(f, s, k); err != nil {
+				err := runCase(f, s, k)
+				var why skipped
+				switch {
+				case errors.As(err, &why):
+					t.Skip(why)
+				case err != nil:
 					t.Error(err)
 				}
 			}
@@ -82,7 +88,8 @@ func Check[Tx any](f Features, s Subject[Tx]) error {
 		if k.skip(f, s) != "" {
 			continue
 		}
-		if err := runCase(f, s, k); err != nil {
+		var why skipped
+		if err := runCase(f, s, k); err != nil && !errors.As(err, &why) {
 			failed = append(failed, fmt.Errorf("%s: %w", k.name, err))
 		}
 	}
@@ -128,10 +135,17 @@ type env[Tx any] struct {
 	name   string
 	ctx    context.Context
 	opened []projector.Target[Tx]
+
+	building []projector.Generation[Tx]
 }
 
 // failure is what a case panics with.
 type failure struct{ error }
+
+// skipped is what a case panics with that the target has nothing for.
+type skipped string
+
+func (s skipped) Error() string { return string(s) }
 
 func runCase[Tx any](f Features, s Subject[Tx], k testCase[Tx]) error {
 	ctx, cancel := context.WithTimeout(context.Background(), caseLimit)
@@ -162,6 +176,8 @@ func protect(f func()) (err error) {
 		case nil:
 		case failure:
 			err = r.error
+		case skipped:
+			err = r
 		default:
 			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
