@@ -259,6 +259,8 @@ func (b *rebuild[Tx]) check() error {
 			return fmt.Errorf("%w: projector %s has another target: make it with New on the one that is rebuilt", ErrMisuse, p.name)
 		case names[p.name]:
 			return fmt.Errorf("%w: projector %s is given twice", ErrMisuse, p.name)
+		case p.cfg.Lanes > 1 && !p.log.UniqueEventIDs && !tellsAhead(b.live):
+			return fmt.Errorf("%w: projector %s has lanes, and %T does not tell what they have done: run it without lanes until the rebuild is over", ErrMisuse, p.name, b.live)
 		}
 		names[p.name] = true
 	}
@@ -342,6 +344,9 @@ func (b *rebuild[Tx]) finish(ctx context.Context) error {
 		return fmt.Errorf("it is open which generation is live now: rebuild again: %w", err)
 	}
 	if err := b.builders[0].trouble(ctx, "the target does not switch", err); err != nil {
+		if errors.Is(err, ErrClosed) {
+			err = fmt.Errorf("another rebuild has switched or has begun another generation: %w", err)
+		}
 		return err
 	}
 	return errLater

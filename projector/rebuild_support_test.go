@@ -46,6 +46,10 @@ func (s *genSteps) Ahead(ctx context.Context, n projector.Name, after consistenc
 	return s.m.Ahead(ctx, n, after)
 }
 
+func (s *genSteps) Lane(ctx context.Context, c projector.Claim, work func(projector.Batch[tx]) error) error {
+	return s.around(ctx, "lane", func() error { return s.m.Lane(ctx, c, work) })
+}
+
 func (s *genSteps) Next(ctx context.Context, tag string) (g generation, err error) {
 	err = s.around(ctx, "next", func() (err error) { g, err = s.m.Next(ctx, tag); return err })
 	if err != nil {

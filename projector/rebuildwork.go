@@ -186,6 +186,11 @@ type aheadTarget interface {
 	Ahead(ctx context.Context, name Name, after consistency.Position) ([]uuid.UUID, error)
 }
 
+func tellsAhead(t any) bool {
+	_, ok := t.(aheadTarget)
+	return ok
+}
+
 // overtake applies what lanes have done in live beyond the checkpoint, and marks
 // it: it must not be done once more after the switch.
 func (w *builder[Tx]) overtake(ctx context.Context) error {
@@ -419,7 +424,7 @@ func (w *builder[Tx]) applyParked(ctx context.Context, p Parked) error {
 			case !first && (is.Replay || !w.replay.held): // what it waits for may be settled in live, and is seen next time
 				return nil
 			case !first: // that waits here only
-				is.Replay, is.Due = true, time.Time{}
+				is.Replay, is.Due, is.Discard = true, time.Time{}, ""
 				return b.Park(is)
 			}
 			if err := w.deliver(ctx, b.Tx(), is.Record, tries, true); err != nil {
@@ -468,7 +473,8 @@ func (w *builder[Tx]) failParkedHere(ctx context.Context, p Parked, reason error
 			}
 			return wakeBehind(b, is)
 		}
-		is.Replay, is.Failed, is.Attempts, is.Last, is.Error, is.Due = true, true, tries, f.Last, f.Error, time.Time{}
+		is.Replay, is.Failed, is.Attempts, is.Last, is.Error = true, true, tries, f.Last, f.Error
+		is.Due, is.Discard = time.Time{}, ""
 		return b.Park(is)
 	})
 }

@@ -27,6 +27,7 @@ func (p *Projector[Tx]) Run(ctx context.Context) error {
 		return p.misuse
 	}
 	r := &run[Tx]{Projector: p, reports: newReports(p.cfg), delays: newDelays(p.cfg)}
+	defer r.watch()()
 	for {
 		err := r.tenure(ctx)
 		switch {

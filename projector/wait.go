@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cccgo/ccc/consistency"
-	"github.com/cccgo/ccc/eventstore"
 	"github.com/google/uuid"
 )
 
@@ -142,41 +141,4 @@ func (p *Projector[Tx]) notYet(ctx context.Context, at consistency.Position, s S
 		why = "no worker of this name is active: call Run"
 	}
 	return fmt.Errorf("projector %s: %w: waiting for %s, the checkpoint is %s; %s: %w", p.name, ErrNotYet, at, s.Checkpoint.Position, why, context.Cause(ctx))
-}
-
-// Lag is how far a read model is behind its log.
-type Lag struct {
-	Checkpoint consistency.Position
-	Head       consistency.Position // of the log's last event, of any type
-	HeadTime   time.Time            // of that event; zero for an empty log
-	Held       bool                 // a worker is active
-	Failure    Failure              // what stands in the way; zero: nothing
-}
-
-// CaughtUp says whether everything in the log is applied.
-func (l Lag) CaughtUp() bool { return !l.Head.After(l.Checkpoint) }
-
-// Lag compares the checkpoint with the end of the log, on any replica.
-func (p *Projector[Tx]) Lag(ctx context.Context) (Lag, error) {
-	if p.misuse != nil {
-		return Lag{}, p.misuse
-	}
-	// The head is read first: a worker that goes on meanwhile cannot make the
-	// lag look larger than it was.
-	results, err := p.store.Snapshot(ctx, eventstore.Part{Query: consistency.All(), LatestOnly: true})
-	if err != nil {
-		return Lag{}, fmt.Errorf("projector %s: lag: %w", p.name, err)
-	}
-	state, err := p.target.State(ctx, p.name)
-	if err != nil {
-		return Lag{}, fmt.Errorf("projector %s: lag: %w", p.name, err)
-	}
-	lag := Lag{Checkpoint: state.Checkpoint.Position, Head: results[0].Last, Held: state.Held}
-	if state.Failure.Position.After(state.Checkpoint.Position) {
-		lag.Failure = state.Failure
-	}
-	if records := results[0].Records; len(records) > 0 {
-		lag.HeadTime = records[len(records)-1].Time
-	}
-	return lag, nil
 }

@@ -25,7 +25,7 @@ func (b *batch[Tx]) flush(from, to *projector.Checkpoint) error {
 			return false, err
 		}
 		if to == nil {
-			if id, there := d.marks.any(o.marks); there && !b.durable {
+			if id, there := d.marks.any(o.marks); there && o.forgot.IsZero() {
 				return false, fmt.Errorf("%w: event %s was done meanwhile", projector.ErrCollided, id)
 			}
 			return d.do(&o, now), nil

@@ -26,12 +26,16 @@ func TestTargetsOfOneDirectoryTakeTurns(t *testing.T) {
 			target := effecttarget.New(effecttarget.File(dir), effecttarget.Config{LookEvery: time.Millisecond})
 			cfg := config()
 			cfg.BatchSize = 5
-			p := projector.New(store, target, cfg, func(_ context.Context, _ tx, d projector.Delivery) error {
-				world.add(d.Event.(Ordered).N)
-				return nil
-			})
 			for ctx.Err() == nil {
-				turn, end := context.WithTimeout(ctx, time.Duration(20+i)*time.Millisecond)
+				turn, end := context.WithCancel(ctx)
+				left := 3 + i // effects, then somebody else's turn comes
+				p := projector.New(store, target, cfg, func(_ context.Context, _ tx, d projector.Delivery) error {
+					world.add(d.Event.(Ordered).N)
+					if left--; left == 0 {
+						end()
+					}
+					return nil
+				})
 				if err := p.Run(turn); err != nil {
 					t.Error(err)
 				}
@@ -61,6 +65,11 @@ func TestTargetsOfOneDirectoryTakeTurns(t *testing.T) {
 // One heartbeat keeps all claims of a Target alive, and ends with the last one.
 func TestHeartbeat(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
+		open := effecttarget.New(effecttarget.Memory(), effecttarget.Config{}) // it is not closed: no goroutine may be left
+		claim, err := open.Claim(t.Context(), name)
+		require.NoError(t, err)
+		require.NoError(t, open.Release(t.Context(), claim))
+
 		keeper := &hooked{Keeper: effecttarget.Memory()}
 		saves := atomic.Int64{}
 		keeper.before = func([]byte) error { saves.Add(1); return nil }
@@ -83,7 +92,7 @@ func TestHeartbeat(t *testing.T) {
 		saves.Store(0)
 		time.Sleep(time.Hour)
 		require.Zero(t, saves.Load(), "nothing is left to renew")
-		claim, err := target.Claim(t.Context(), claims[0].Name)
+		claim, err = target.Claim(t.Context(), claims[0].Name)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, claim.Epoch)
 		time.Sleep(time.Hour)

@@ -136,3 +136,20 @@ func TestWokenWorkerDoesNoFurtherEffect(t *testing.T) {
 		require.NoError(t, b.Close())
 	})
 }
+
+// An effect that is done is marked also when the projector's end came meanwhile.
+func TestMarkIsKeptAfterTheEnd(t *testing.T) {
+	target := effecttarget.New(effecttarget.Memory(), effecttarget.Config{})
+	defer target.Close()
+	claim, err := target.Claim(t.Context(), name)
+	require.NoError(t, err)
+	ctx, end := context.WithCancel(t.Context())
+	require.NoError(t, target.Apply(ctx, claim, projector.Checkpoint{}, func(b projector.Batch[tx]) (projector.Checkpoint, error) {
+		end()
+		return point(1), b.Done(id(1), point(1).Position)
+	}))
+	state, err := target.State(t.Context(), name)
+	require.NoError(t, err)
+	require.Equal(t, point(1), state.Checkpoint)
+	require.True(t, state.Marked)
+}

@@ -114,6 +114,9 @@ func (t *Target) Fail(ctx context.Context, claim projector.Claim, failure projec
 		if err != nil {
 			return err
 		}
+		if was := k.failure; was.Discard != "" && was.Position == failure.Position {
+			failure.Discard = was.Discard // said since the worker looked
+		}
 		return s.setFailure(k.id, failure)
 	}, func() { t.file.waiters.wake(claim.Name) })
 }

@@ -354,6 +354,29 @@ func TestCompare(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
+// Who claims a name in the new generation after its epochs were raised, and
+// before the pointer moves, has lost it all the same.
+func TestClaimInsideASwitch(t *testing.T) {
+	target := open(t, filepath.Join(t.TempDir(), "model.db"), 0)
+	g := next(t, target, "a")
+	require.NoError(t, fill(t.Context(), g))
+	var claims []projector.Claim
+	g.moment = func(m string) {
+		if m == "between" && len(claims) < 2 {
+			claim, err := g.Claim(t.Context(), testName)
+			require.NoError(t, err)
+			claims = append(claims, claim)
+		}
+	}
+	require.NoError(t, g.Switch(t.Context(), always))
+	require.Len(t, claims, 2)
+	for _, claim := range claims {
+		require.ErrorIs(t, target.Apply(t.Context(), claim, at(5), addOne(at(5))), projector.ErrTakenOver)
+		require.Greater(t, stateOf(t, target).Epoch, claim.Epoch)
+	}
+	require.False(t, stateOf(t, target).Held)
+}
+
 // An error after the pointer has moved is none of the switch, and one of ready
 // comes back as it is.
 func TestSwitchErrors(t *testing.T) {

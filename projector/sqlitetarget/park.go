@@ -15,12 +15,12 @@ import (
 const (
 	sqlParkedID = `SELECT id, state = 'waiting' FROM main.ccc_parked WHERE name = ?1 AND position = ?2`
 	sqlPark     = `INSERT INTO main.ccc_parked (name, position, event_id, type, data, metadata, time, keys, reason, attempts,
-			first, last, error, parked, due, discard, replay)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+			first, last, error, parked, due, discard, replay, hold)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
 		ON CONFLICT (name, position) DO UPDATE SET event_id = excluded.event_id, type = excluded.type, data = excluded.data,
 			metadata = excluded.metadata, time = excluded.time, keys = excluded.keys, reason = excluded.reason,
 			attempts = excluded.attempts, first = excluded.first, last = excluded.last, error = excluded.error,
-			parked = excluded.parked, due = excluded.due, discard = excluded.discard, replay = excluded.replay,
+			parked = excluded.parked, due = excluded.due, discard = excluded.discard, replay = excluded.replay, hold = excluded.hold,
 			state = 'waiting', settled = NULL, discarded = NULL
 		RETURNING id`
 	sqlSettle = `UPDATE main.ccc_parked SET state = ?3, settled = ?4, discarded = ?5 WHERE name = ?1 AND position = ?2 AND state = 'waiting'`
@@ -153,7 +153,7 @@ func (b *batch) park(s *session, p projector.Parked) error {
 	var id int64
 	err = s.each(sqlPark, func(stmt *sqlite.Stmt) error { id = stmt.ColumnInt64(0); return nil },
 		b.name, position, p.Record.ID[:], p.Record.Type, string(p.Record.Data), metadata, microsAlways(p.Record.Time), string(keys), reason, p.Attempts,
-		micros(p.First), micros(p.Last), p.Error, microsAlways(p.Since), micros(p.Due), p.Discard, p.Replay)
+		micros(p.First), micros(p.Last), p.Error, microsAlways(p.Since), micros(p.Due), p.Discard, p.Replay, p.Hold)
 	if err != nil {
 		return err
 	}

@@ -59,6 +59,7 @@ func TestParkedIsKeptWhole(t *testing.T) {
 	in := batches(t, target)
 	full := parkedAt(1, "a", "b'\"ü")
 	full.Due, full.Discard, full.Replay = time.UnixMicro(5).UTC(), "wrong", true
+	full.Hold = true
 	least := projector.Parked{Record: event.Record{Position: consistency.NewPosition(7, 1)}, Keys: []string{"b"}}
 	require.NoError(t, in(park(full, least)))
 	for _, reader := range []*Target{target, open(t, path, 0)} {
@@ -241,13 +242,26 @@ func TestAsk(t *testing.T) {
 	require.EqualValues(t, 3, stateOf(t, target).Asked)
 	require.Zero(t, stateOf(t, target).Due)
 
+	claim := projector.Claim{Name: testName, Epoch: 1}
+	failure := projector.Failure{Position: position(9), Attempts: 1, Hold: true}
+	require.NoError(t, target.Fail(t.Context(), claim, failure))
+	require.ErrorIs(t, other.Ask(t.Context(), testName, position(9), ""), projector.ErrNotParked)
+	ask(position(9), "off with it")
+	failure.Attempts = 2 // by a worker that has not heard of it
+	require.NoError(t, target.Fail(t.Context(), claim, failure))
+	failure.Discard = "off with it"
+	require.Equal(t, failure, stateOf(t, target).Failure)
+	failure = projector.Failure{Position: position(10), Attempts: 1}
+	require.NoError(t, target.Fail(t.Context(), claim, failure))
+	require.Equal(t, failure, stateOf(t, target).Failure)
+
 	never := projector.Name{Projector: "never", Boundary: "claimed"}
 	require.ErrorIs(t, other.Ask(t.Context(), never, position(3), ""), projector.ErrNotParked)
 	require.NoError(t, other.Ask(t.Context(), never, consistency.Position{}, ""))
 	s, err := target.State(t.Context(), never)
 	require.NoError(t, err)
 	require.Equal(t, projector.State{Asked: 1}, s)
-	claim, err := target.Claim(t.Context(), never)
+	claim, err = target.Claim(t.Context(), never)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, claim.Epoch)
 }

@@ -14,7 +14,7 @@ import (
 // This file's statements. Each finds its rows by a key.
 const (
 	sqlParkedColumns = `SELECT p.position, p.event_id, p.type, p.data, p.metadata, p.time, p.keys, p.reason = 'failed', p.attempts,
-			p.first, p.last, p.error, p.parked, p.due, p.discard, p.replay, p.settled, p.state, p.discarded
+			p.first, p.last, p.error, p.parked, p.due, p.discard, p.replay, p.settled, p.state, p.discarded, p.hold
 		FROM main.ccc_parked p`
 	sqlParkedRange = ` AND p.position > ?2 AND p.position <= ?3 AND (?4 IS NULL OR p.due <= ?4)`
 	sqlParkedOrder = ` ORDER BY p.position LIMIT ?5`
@@ -31,6 +31,7 @@ const (
 	sqlParkedFirst = sqlParkedColumns + ` WHERE p.id = (SELECT parked FROM main.ccc_parked_key WHERE name = ?1 AND key = ?2 ORDER BY position LIMIT 1)`
 
 	sqlAskParked = `UPDATE main.ccc_parked SET due = 0, discard = ?3 WHERE name = ?1 AND position = ?2 AND state = 'waiting'`
+	sqlAskFailed = `UPDATE main.ccc_failure SET discard = ?3 WHERE name = ?1 AND position = ?2`
 	sqlAsked     = `INSERT INTO main.ccc_count (name, asked) VALUES (?1, 1) ON CONFLICT (name) DO UPDATE SET asked = asked + 1`
 )
 
@@ -108,6 +109,7 @@ func parkedOf(stmt *sqlite.Stmt) (p projector.Parked, err error) {
 	p.Failed, p.Attempts = stmt.ColumnBool(7), stmt.ColumnInt(8)
 	p.First, p.Last, p.Error, p.Since = timeOf(stmt, 9), timeOf(stmt, 10), stmt.ColumnText(11), timeOf(stmt, 12)
 	p.Due, p.Discard, p.Replay = timeOf(stmt, 13), stmt.ColumnText(14), stmt.ColumnBool(15)
+	p.Hold = stmt.ColumnBool(19)
 	if p.Settled = timeOf(stmt, 16); !p.Settled.IsZero() {
 		p.Outcome, p.Reason = projector.Outcome(stmt.ColumnText(17)), stmt.ColumnText(18)
 	}
@@ -122,11 +124,8 @@ func (t *Target) Ask(ctx context.Context, name projector.Name, at consistency.Po
 			return err
 		}
 		if !at.IsZero() {
-			if err := s.do(sqlAskParked, id, at.String(), discard); err != nil {
+			if err := s.ask(id, at.String(), discard); err != nil {
 				return err
-			}
-			if s.conn.Changes() == 0 {
-				return fmt.Errorf("%w: %s", projector.ErrNotParked, at)
 			}
 		}
 		if id == 0 {
@@ -136,6 +135,20 @@ func (t *Target) Ask(ctx context.Context, name projector.Name, at consistency.Po
 		}
 		return s.do(sqlAsked, id)
 	}, func() { t.file.waiters.wake(name) })
+}
+
+// ask is about a parked event, or about the failure.
+func (s *session) ask(id int64, at, discard string) error {
+	err := s.do(sqlAskParked, id, at, discard)
+	if err != nil || s.conn.Changes() > 0 {
+		return err
+	}
+	if discard != "" {
+		if err := s.do(sqlAskFailed, id, at, discard); err != nil || s.conn.Changes() > 0 {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %s", projector.ErrNotParked, at)
 }
 
 // microsAlways is micros for what may not be NULL: the zero time stays one.

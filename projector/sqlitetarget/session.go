@@ -24,7 +24,7 @@ const (
 			EXISTS (SELECT 1 FROM main.ccc_done WHERE name = n.id),
 			CASE WHEN x.parked > 0 THEN
 				(SELECT min(due) FROM main.ccc_parked WHERE name = n.id AND state = 'waiting' AND due IS NOT NULL) END,
-			(SELECT number FROM main.ccc_generation WHERE state = 'live')
+			(SELECT number FROM main.ccc_generation WHERE state = 'live'), f.hold, f.discard
 		FROM main.ccc_name n
 		LEFT JOIN main.ccc_epoch e ON e.name = n.id
 		LEFT JOIN main.ccc_lease l ON l.name = n.id
@@ -50,8 +50,8 @@ const (
 	sqlDone   = `INSERT INTO main.ccc_done (name, event_id, position) VALUES (?1, ?2, ?3) ON CONFLICT (name, event_id) DO NOTHING`
 	sqlForget = `DELETE FROM main.ccc_done WHERE name = ?1 AND position <= ?2`
 
-	sqlFailed = `INSERT OR REPLACE INTO main.ccc_failure (name, position, event_id, type, attempts, first, last, error, halted)
-		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`
+	sqlFailed = `INSERT OR REPLACE INTO main.ccc_failure (name, position, event_id, type, attempts, first, last, error, halted, hold, discard)
+		VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)`
 	sqlUnfailed = `DELETE FROM main.ccc_failure WHERE name = ?1`
 )
 
@@ -167,6 +167,7 @@ func (s *session) kept(name projector.Name) (k kept, err error) {
 		f.Type, f.Attempts = stmt.ColumnText(10), stmt.ColumnInt(11)
 		f.First, f.Last = timeOf(stmt, 12), timeOf(stmt, 13)
 		f.Error, f.Halted = stmt.ColumnText(14), stmt.ColumnBool(15)
+		f.Hold, f.Discard = stmt.ColumnBool(24), stmt.ColumnText(25)
 		return nil
 	}, name.Projector, name.Boundary)
 	return k, err
@@ -222,7 +223,7 @@ func (s *session) setFailure(id int64, f projector.Failure) error {
 	if f == (projector.Failure{}) {
 		return s.do(sqlUnfailed, id)
 	}
-	return s.do(sqlFailed, id, f.Position.String(), f.EventID[:], f.Type, f.Attempts, micros(f.First), micros(f.Last), f.Error, f.Halted)
+	return s.do(sqlFailed, id, f.Position.String(), f.EventID[:], f.Type, f.Attempts, micros(f.First), micros(f.Last), f.Error, f.Halted, f.Hold, f.Discard)
 }
 
 func (s *session) seen(id int64, event uuid.UUID) (seen bool, err error) {

@@ -116,6 +116,7 @@ func (w *switching) run(ctx context.Context, from *file, s *session) error {
 		if err != nil || !again {
 			return err
 		}
+		w.is("between")
 	}
 }
 

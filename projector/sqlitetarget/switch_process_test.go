@@ -163,8 +163,7 @@ func TestBatchAcrossASwitch(t *testing.T) {
 		live.lockWait = defaultLockWait
 
 		require.NoError(t, g.Switch(t.Context(), func(context.Context) error {
-			p.say("apply") // waits for the lock
-			time.Sleep(50 * time.Millisecond)
+			p.say("apply") // waits for the lock, or comes too late
 			return nil
 		}))
 		p.hears("apply " + projector.ErrTakenOver.Error())

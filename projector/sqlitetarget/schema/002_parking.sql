@@ -14,6 +14,9 @@ CREATE TABLE ccc_count (
 ALTER TABLE ccc_parked ADD COLUMN due INTEGER; -- when it is to be tried, or discarded
 ALTER TABLE ccc_parked ADD COLUMN discard TEXT NOT NULL DEFAULT ''; -- what for, once somebody asked for that
 ALTER TABLE ccc_parked ADD COLUMN replay INTEGER NOT NULL DEFAULT 0; -- 1: it was applied before, to another generation
+ALTER TABLE ccc_parked ADD COLUMN hold INTEGER NOT NULL DEFAULT 0; -- 1: nobody knows whether its effect is there
+ALTER TABLE ccc_failure ADD COLUMN hold INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE ccc_failure ADD COLUMN discard TEXT NOT NULL DEFAULT '';
 CREATE INDEX ccc_parked_due ON ccc_parked (name, due) WHERE state = 'waiting' AND due IS NOT NULL;
 
 -- The generations that are not live are looked for too.
