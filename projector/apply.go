@@ -153,7 +153,8 @@ func (w *worker[Tx]) aside(b Batch[Tx], from progress, r event.Record, n *counts
 			return done, err
 		}
 	}
-	if w.parked {
+	failed := from.verdict != "" && from.failure.stands([]event.Record{r})
+	if w.parked && !failed { // what failed has had its turn
 		keys, err := w.keys(r)
 		if err != nil {
 			return false, &failedEvent{err: err}
@@ -164,7 +165,7 @@ func (w *worker[Tx]) aside(b Batch[Tx], from progress, r event.Record, n *counts
 			return true, b.Park(Parked{Record: r, Keys: keys, Since: now(), Replay: w.replay != nil})
 		}
 	}
-	if from.verdict == "" || !from.failure.stands([]event.Record{r}) {
+	if !failed {
 		return false, nil
 	}
 	f := from.failure

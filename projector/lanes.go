@@ -1,6 +1,7 @@
 package projector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -29,6 +30,9 @@ func (w *worker[Tx]) sideBySide(ctx context.Context, at Checkpoint) (progress, e
 	}
 	mover.Go(func() { at = w.beside().moveCheckpoint(ctx, s, at) })
 	err := w.feedLanes(reading, s, at)
+	if reading.Err() != nil || errors.Is(err, errStopped) {
+		err = nil // the lanes have stopped, and know why
+	}
 	s.stop()
 	lanes.Wait()
 	s.close()
@@ -40,10 +44,13 @@ func (w *worker[Tx]) sideBySide(ctx context.Context, at Checkpoint) (progress, e
 		return progress{at: at}, s.err
 	}
 	from := progress{at: at}
-	if s.failed != nil {
-		from, err = w.fail(ctx, from, s.failed.record, s.reason)
-	} else if reading.Err() != nil || errors.Is(err, errStopped) {
-		err = nil
+	if first := s.firstFailed(); first != nil {
+		for _, t := range s.failed { // the others will be tried again, but not all is forgotten
+			w.holds[t.record.ID] = w.holds[t.record.ID] || errors.Is(t.failed, ErrHold)
+		}
+		var kept error
+		from, kept = w.fail(ctx, from, first.record, first.failed)
+		err = cmp.Or(err, kept)
 	}
 	if err == nil && s.uncertain {
 		err = errAnew
@@ -85,8 +92,13 @@ func (w *worker[Tx]) feedLanes(ctx context.Context, s *schedule, at Checkpoint) 
 			}
 		}
 		s.add(page, end, keys, w.checkpointAt)
-		if !s.room(2 * w.cfg.BatchSize) {
+		if !s.room(2*w.cfg.BatchSize, 20*w.cfg.BatchSize) {
 			return end, errStopped
+		}
+		if w.parked {
+			if state, err := w.state(ctx); err != nil || w.due(state) {
+				return end, cmp.Or(err, errStopped)
+			}
 		}
 		return end, nil
 	})
@@ -111,6 +123,9 @@ func (w *worker[Tx]) lane(ctx context.Context, s *schedule) {
 			s.abort(err)
 		default:
 			s.finish(h.tasks)
+		}
+		if s.isUncertain() { // until the name is claimed anew no mark may be dropped
+			s.stop()
 		}
 	}
 }

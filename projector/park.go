@@ -37,65 +37,51 @@ func (w *worker[Tx]) tend(ctx context.Context, at Checkpoint) error {
 func (w *worker[Tx]) due(s State) bool { return !s.Due.IsZero() && !s.Due.After(now()) }
 
 // retryParked does what is due about one parked event. All of it is in one
-// transaction that looks first whether the event still waits: an earlier one
-// may have been committed although its answer was lost.
+// transaction that looks first whether the event still waits, and what for: an
+// earlier one may have been committed although its answer was lost, and somebody
+// may have spoken since.
 func (w *worker[Tx]) retryParked(ctx context.Context, at Checkpoint, p Parked) error {
-	if p.Discard == "" {
-		before, err := w.state(ctx)
-		if err == nil {
-			err = w.retryAlone(ctx, at, p)
-		}
-		var failed *failedEvent
-		if !errors.As(err, &failed) || ctx.Err() != nil {
+	err := w.onParked(ctx, at, p, func(b Batch[Tx], is Parked) error {
+		p.Due = is.Due
+		as, reason := Applied, ""
+		if is.Discard != "" {
+			as, reason = Discarded, is.Discard
+		} else if first, err := isFirst(b, is); err != nil {
 			return err
-		}
-		return w.failParked(ctx, at, p, failed.err, before.Asked)
-	}
-	return w.onParked(ctx, at, p, func(b Batch[Tx], is Parked) error {
-		if err := b.Settle(is.Record.Position, Discarded, is.Discard); err != nil {
-			return err
-		}
-		return wakeBehind(b, is)
-	})
-}
-
-// retryAlone tries a parked event once.
-func (w *worker[Tx]) retryAlone(ctx context.Context, at Checkpoint, p Parked) error {
-	return w.onParked(ctx, at, p, func(b Batch[Tx], is Parked) error {
-		first, err := isFirst(b, is)
-		if err != nil {
-			return err
-		}
-		if !first { // it was asked for out of its turn, which comes
+		} else if !first { // it was asked for out of its turn, which comes
 			is.Due = time.Time{}
 			return b.Park(is)
-		}
-		if err := w.deliver(ctx, b.Tx(), is.Record, is.Attempts+1, is.Replay); err != nil {
+		} else if is.Due.Unix() <= 0 { // by Ask: from now on another one can be told from this
+			is.Due = now()
+			return b.Park(is)
+		} else if err := w.deliver(ctx, b.Tx(), is.Record, is.Attempts+1, is.Replay); err != nil {
 			return &failedEvent{err: err}
+		} else {
+			b.Count(1, 0)
 		}
-		b.Count(1, 0)
-		if err := b.Settle(is.Record.Position, Applied, ""); err != nil {
+		if err := b.Settle(is.Record.Position, as, reason); err != nil {
 			return err
 		}
 		return wakeBehind(b, is)
 	})
+	var failed *failedEvent
+	if errors.As(err, &failed) && ctx.Err() == nil {
+		return w.failParked(ctx, at, p, failed.err)
+	}
+	return err
 }
 
 // failParked keeps that a parked event could not be applied again. What somebody
 // asked for during that try is still to be done.
-func (w *worker[Tx]) failParked(ctx context.Context, at Checkpoint, p Parked, reason error, asked int64) error {
+func (w *worker[Tx]) failParked(ctx context.Context, at Checkpoint, p Parked, reason error) error {
 	last := now()
-	after, err := w.state(ctx)
-	if err != nil {
-		return err
-	}
 	return w.onParked(ctx, at, p, func(b Batch[Tx], is Parked) error {
 		if is.First.IsZero() {
 			is.First = last
 		}
 		is.Failed, is.Attempts, is.Last, is.Error = true, is.Attempts+1, last, text(reason)
 		is.Hold = is.Hold || errors.Is(reason, ErrHold)
-		if after.Asked == asked {
+		if is.Due.Equal(p.Due) && is.Discard == "" {
 			is.Due = time.Time{}
 			if rule := w.rule(reason); is.Attempts < rule.Attempts || is.Hold {
 				is.Due = last.Add(delayAfter(w.cfg, is.Attempts))
@@ -156,11 +142,11 @@ func wakeBehind[Tx any](b Batch[Tx], settled Parked) error {
 	return nil
 }
 
-// standStill waits at an event that the projector is halted at, until its slow
-// retry or until somebody has asked for something, and returns what is kept of
-// it. Parked events are dealt with meanwhile.
-func (w *worker[Tx]) standStill(ctx context.Context, at Checkpoint) (Failure, error) {
-	end := time.Now().Add(w.cfg.Failures.HaltRetry)
+// standStill waits at an event that failed, for a time or until somebody has
+// asked for something, and returns what is kept of it. Parked events are dealt
+// with meanwhile.
+func (w *worker[Tx]) standStill(ctx context.Context, at Checkpoint, limit time.Duration) (Failure, error) {
+	end := time.Now().Add(limit)
 	for {
 		if err := w.tend(ctx, at); err != nil {
 			return Failure{}, err

@@ -77,6 +77,9 @@ func (p Policy) rule(err error) Rule {
 		r.Attempts = cmp.Or(max(judged.Attempts, 0), r.Attempts)
 		r.Then = cmp.Or(judged.Then, r.Then)
 	}
+	if r.Then != Park && r.Then != Skip {
+		r.Then = Halt
+	}
 	return r
 }
 
@@ -93,14 +96,16 @@ func (w *worker[Tx]) hold(ctx context.Context, from progress) (progress, error) 
 	case from.retry:
 	case w.replay.impatient(from.failure):
 		return from, &HaltedError{w.name, from.failure}
-	case from.failure.Halted:
-		now, err := w.standStill(ctx, from.at)
+	default:
+		limit := delayAfter(w.cfg, from.failure.Attempts)
+		if from.failure.Halted {
+			limit = w.cfg.Failures.HaltRetry
+		}
+		now, err := w.standStill(ctx, from.at, limit)
 		if from.failure.Discard = now.Discard; now.Discard != "" {
 			from.verdict = Skip
 		}
 		return from, err
-	default:
-		return from, sleep(ctx, delayAfter(w.cfg, from.failure.Attempts))
 	}
 	return from, nil
 }
@@ -116,7 +121,7 @@ func (w *worker[Tx]) fail(ctx context.Context, from progress, r event.Record, re
 	f.Attempts++
 	f.Last = now()
 	f.Error = text(reason)
-	f.Hold = f.Hold || errors.Is(reason, ErrHold)
+	f.Hold = f.Hold || errors.Is(reason, ErrHold) || w.holds[r.ID]
 	from.verdict = ""
 	if rule := w.rule(reason); f.Attempts >= rule.Attempts {
 		if from.verdict = rule.Then; from.verdict == Park && !w.parkable(ctx, r) || from.verdict == Halt || f.Hold {
@@ -128,6 +133,12 @@ func (w *worker[Tx]) fail(ctx context.Context, from progress, r event.Record, re
 	err := w.target.Fail(ctx, w.claim, f)
 	if errors.Is(err, ErrTakenOver) {
 		return from, err // and so is the event's failure: the new owner's to judge
+	}
+	if err == nil { // somebody may have said meanwhile what is to be done
+		var state State
+		if state, err = w.target.State(ctx, w.name); err == nil && state.Failure.Discard != "" {
+			from.failure.Discard, from.verdict = state.Failure.Discard, Skip
+		}
 	}
 	attrs := []any{"position", f.Position, "event_id", f.EventID, "type", f.Type, "attempts", f.Attempts}
 	switch {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cccgo/ccc/event"
 	"github.com/cccgo/ccc/eventstore"
+	"github.com/google/uuid"
 )
 
 // releaseLimit is the time that giving the name back may take after the end.
@@ -61,10 +62,11 @@ type run[Tx any] struct {
 type worker[Tx any] struct {
 	*run[Tx]
 	claim  Claim
-	marks  bool  // events are marked, and looked for among the marks
-	forget bool  // marks are dropped as soon as the checkpoint has passed them
-	parked bool  // there may be parked events that wait
-	asked  int64 // the State.Asked that was heeded
+	marks  bool               // events are marked, and looked for among the marks
+	forget bool               // marks are dropped as soon as the checkpoint has passed them
+	parked bool               // there may be parked events that wait
+	asked  int64              // the State.Asked that was heeded
+	holds  map[uuid.UUID]bool // events that failed with ErrHold in a lane
 }
 
 // progress is how far a worker is, as the target has it.
@@ -86,6 +88,9 @@ func (r *run[Tx]) tenure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !state.Failure.Position.After(state.Checkpoint.Position) {
+		state.Failure = Failure{} // it was kept too late
+	}
 	r.reports.ok("active", "checkpoint", state.Checkpoint.Position, "epoch", claim.Epoch, "promise", r.target.Promise())
 	return w.follow(ctx, progress{at: state.Checkpoint, failure: state.Failure, retry: true})
 }
@@ -94,7 +99,7 @@ func (r *run[Tx]) tenure(ctx context.Context) error {
 // claim is known to be where the last owner left it: from now on nobody else
 // moves it.
 func (r *run[Tx]) work(ctx context.Context, claim Claim) (*worker[Tx], State, error) {
-	w := &worker[Tx]{run: r, claim: claim}
+	w := &worker[Tx]{run: r, claim: claim, holds: map[uuid.UUID]bool{}}
 	state, err := w.state(ctx)
 	if err != nil {
 		return nil, state, err

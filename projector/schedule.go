@@ -28,8 +28,7 @@ type schedule struct {
 
 	stopped bool // no event is handed out any more
 	closed  bool // and none is being worked on
-	failed  *task
-	reason  error // why it failed
+	failed  []*task
 	err     error // that ends the worker
 }
 
@@ -41,6 +40,7 @@ type task struct {
 	next       []*task    // that wait for this one
 	waits      int        // for so many
 	finished   bool
+	failed     error // why it could not be applied
 }
 
 func newSchedule(at Checkpoint) *schedule {
@@ -91,12 +91,12 @@ func (s *schedule) pass() {
 	}
 }
 
-// room waits until less than so many events are pending. It returns false when
-// the lanes have stopped.
-func (s *schedule) room(limit int) bool {
+// room waits until less than so many events are pending, and less than so many
+// stand above the checkpoint. It returns false when the lanes have stopped.
+func (s *schedule) room(pending, window int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.pending >= limit && !s.stopped {
+	for (s.pending >= pending || len(s.window) >= window) && !s.stopped {
 		s.changed.Wait()
 	}
 	return !s.stopped
@@ -198,10 +198,19 @@ func (s *schedule) close() { s.halt(func() { s.closed = true }) }
 // fail stops because of an event that could not be applied.
 func (s *schedule) fail(t *task, reason error) {
 	s.halt(func() {
-		if s.failed == nil || s.failed.record.Position.After(t.record.Position) {
-			s.failed, s.reason = t, reason
-		}
+		t.failed = reason
+		s.failed = append(s.failed, t)
 	})
+}
+
+// firstFailed is the one of them that stands first in the log.
+func (s *schedule) firstFailed() (first *task) {
+	for _, t := range s.failed {
+		if first == nil || first.record.Position.After(t.record.Position) {
+			first = t
+		}
+	}
+	return first
 }
 
 // abort stops because the worker has to end.

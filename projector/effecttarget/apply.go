@@ -46,7 +46,7 @@ func (t *core[Tx]) run(ctx context.Context, c *cell, claim projector.Claim, from
 	if from == nil {
 		doing = "lane of"
 	}
-	b := &batch[Tx]{ctx: ctx, cell: c, claim: claim, durable: t.durable, tx: t.begin(ctx, claim)}
+	b := &batch[Tx]{ctx: ctx, cell: c, claim: claim, lane: from == nil, durable: t.durable, tx: t.begin(ctx, claim)}
 	err := c.view(ctx, claim, func(d *document) error {
 		b.ops = ops{epoch: claim.Epoch, asked: d.asked}
 		if from == nil {

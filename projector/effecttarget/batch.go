@@ -34,6 +34,7 @@ type batch[Tx any] struct {
 	ctx     context.Context
 	cell    *cell
 	claim   projector.Claim
+	lane    bool // it leaves the checkpoint alone
 	durable bool // Done keeps the mark, and all before it, before it returns
 
 	ops    ops

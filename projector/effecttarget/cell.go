@@ -53,7 +53,7 @@ type change struct {
 	batch bool // it comes from a batch, which waits for it
 
 	taken bool
-	done  chan error
+	done  chan error // one answer, then closed
 }
 
 // submit has a change saved and returns when it is. ctx ends the wait: whether it
@@ -151,6 +151,7 @@ func (c *cell) commit(group []*change) {
 func answer(group []*change, err func(i int) error) {
 	for i, ch := range group {
 		ch.done <- err(i)
+		close(ch.done)
 	}
 }
 

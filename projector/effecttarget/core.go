@@ -90,15 +90,33 @@ func (t *core[Tx]) Claim(ctx context.Context, name projector.Name) (claim projec
 		return claim, err
 	}
 	defer leave()
-	err = c.submit(ctx, &change{fresh: true, do: func(d *document, now time.Time) (_ bool, err error) {
-		claim, err = d.claim(now, t.config.Lease)
+	var got projector.Claim
+	ch := &change{fresh: true, do: func(d *document, now time.Time) (_ bool, err error) {
+		got, err = d.claim(now, t.config.Lease)
 		return true, err
-	}})
-	if err != nil {
-		return projector.Claim{}, err
+	}}
+	if err := c.submit(ctx, ch); err != nil {
+		if ctx.Err() != nil {
+			t.calls.Go(func() { c.undo(t.work, ch, &got) })
+		}
+		return claim, err
 	}
-	t.hold(claim)
-	return claim, nil
+	t.hold(got)
+	return got, nil
+}
+
+// undo gives back a claim that was saved after its caller had left. Nobody would
+// renew it, and others would have to wait for its lease.
+func (c *cell) undo(ctx context.Context, ch *change, got *projector.Claim) {
+	c.mu.Lock()
+	taken := ch.taken
+	c.mu.Unlock()
+	if !taken || <-ch.done != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, saveLimit)
+	defer cancel()
+	_ = c.release(ctx, *got) // else its lease runs out
 }
 
 // Release implements [projector.Target].

@@ -25,7 +25,9 @@ func (b *batch[Tx]) flush(from, to *projector.Checkpoint) error {
 			return false, err
 		}
 		if to == nil {
-			if id, there := d.marks.any(o.marks); there && o.forgot.IsZero() {
+			// In a lane another one may have done the same event meanwhile. What
+			// comes with forgetting are this batch's own marks once more.
+			if id, there := d.marks.any(o.marks); there && b.lane && o.forgot.IsZero() {
 				return false, fmt.Errorf("%w: event %s was done meanwhile", projector.ErrCollided, id)
 			}
 			return d.do(&o, now), nil

@@ -84,11 +84,6 @@ func TestWordDuringABatchStays(t *testing.T) {
 	require.Len(t, list, 1)
 	require.Equal(t, "no use", list[0].Discard)
 	require.Equal(t, 7, list[0].Attempts)
-	require.NoError(t, batch(t, target, claim, func(b projector.Batch[tx]) error {
-		p, _, err := b.ParkedAt(point(1).Position)
-		require.Equal(t, "no use", p.Discard, "a batch sees what Parked has shown")
-		return err
-	}))
 }
 
 // A mark and what is parked with it are one save.
@@ -165,4 +160,54 @@ func TestKey(t *testing.T) {
 		require.NoError(t, target.Close())
 	}
 	require.True(t, keys["5a33f492-4190-510d-8f75-e292e9d7ac8a"], "it never changes: %v", keys)
+}
+
+// What a Target has in mind is never the last word: others may have been there.
+func TestWordAboutWhatAnotherHasParked(t *testing.T) {
+	keeper := effecttarget.Memory()
+	target, other := effecttarget.New(keeper, effecttarget.Config{}), effecttarget.New(keeper, effecttarget.Config{})
+	defer target.Close()
+	defer other.Close()
+	require.NoError(t, other.Ask(t.Context(), name, consistency.Position{}, ""))
+	claim, err := target.Claim(t.Context(), name)
+	require.NoError(t, err)
+	require.NoError(t, batch(t, target, claim, func(b projector.Batch[tx]) error { return b.Park(parked(1)) }))
+	require.NoError(t, other.Ask(t.Context(), name, point(1).Position, "no use"))
+	list, err := target.Parked(t.Context(), name, projector.ParkedQuery{})
+	require.NoError(t, err)
+	require.Equal(t, "no use", list[0].Discard)
+	require.NoError(t, target.Apply(t.Context(), claim, projector.Checkpoint{}, func(b projector.Batch[tx]) (projector.Checkpoint, error) {
+		p, _, err := b.ParkedAt(point(1).Position)
+		require.Equal(t, "no use", p.Discard, "a batch sees what Parked has shown")
+		return projector.Checkpoint{}, err
+	}))
+}
+
+// Marks are dropped together with the checkpoint that makes them needless.
+func TestForgetComesWithTheCheckpoint(t *testing.T) {
+	target := effecttarget.New(effecttarget.Memory(), effecttarget.Config{})
+	defer target.Close()
+	claim, err := target.Claim(t.Context(), name)
+	require.NoError(t, err)
+	forget := func(fail error) error {
+		return target.Apply(t.Context(), claim, projector.Checkpoint{}, func(b projector.Batch[tx]) (projector.Checkpoint, error) {
+			for n := uint64(1); n <= 3; n++ {
+				require.NoError(t, b.Done(id(n), point(n).Position))
+				require.NoError(t, b.Forget(point(2).Position))
+			}
+			return point(2), fail
+		})
+	}
+	seen := func(n uint64) (seen bool) {
+		require.NoError(t, batch(t, target, claim, func(b projector.Batch[tx]) (err error) {
+			seen, err = b.Seen(id(n))
+			return err
+		}))
+		return seen
+	}
+	require.ErrorIs(t, forget(errTest), errTest)
+	require.True(t, seen(1), "the checkpoint has not passed it")
+	require.NoError(t, forget(nil))
+	require.False(t, seen(1))
+	require.True(t, seen(3))
 }

@@ -164,3 +164,21 @@ func TestWaitLooksNowAndThen(t *testing.T) {
 		require.NoError(t, b.Close())
 	})
 }
+
+// A claim that is saved after its caller has left is given back.
+func TestClaimOfOneWhoLeftIsGivenBack(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		keeper := &hooked{Keeper: effecttarget.Memory(), before: func([]byte) error { time.Sleep(time.Second); return nil }}
+		target := effecttarget.New(keeper, effecttarget.Config{Lease: time.Hour})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := target.Claim(ctx, name)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(time.Minute)
+		state, err := target.State(t.Context(), name)
+		require.NoError(t, err)
+		require.False(t, state.Held)
+		require.EqualValues(t, 1, state.Epoch)
+		require.NoError(t, target.Close())
+	})
+}
