@@ -70,12 +70,12 @@ func (w *worker[Tx]) batch(ctx context.Context, from progress, events []event.Re
 	for {
 		var to Checkpoint
 		err := w.target.Apply(ctx, w.claim, from.at, func(b Batch[Tx]) (Checkpoint, error) {
-			began, n := time.Now(), counts{}
+			began := time.Now()
 			for done = 0; done < len(events); done++ {
 				if done > 0 && time.Since(began) >= w.cfg.BatchTime {
 					break
 				}
-				if err := w.one(ctx, b, from, events[done], &n); err != nil {
+				if err := w.one(ctx, b, from, events[done]); err != nil {
 					if f, ok := err.(*failedEvent); ok { //nolint:errorlint // our own, just made
 						f.index = done
 					}
@@ -85,7 +85,6 @@ func (w *worker[Tx]) batch(ctx context.Context, from progress, events []event.Re
 			if to = end; done < len(events) || !last {
 				to = w.checkpointAt(events[done-1])
 			}
-			b.Count(n.applied, n.skipped)
 			if w.marks && w.forget {
 				return to, b.Forget(to.Position)
 			}
@@ -114,18 +113,15 @@ func (w *worker[Tx]) batch(ctx context.Context, from progress, events []event.Re
 	}
 }
 
-// counts are the events of one batch.
-type counts struct{ applied, skipped int }
-
 // one deals with one event inside a batch: passes it, parks it, skips it, or
 // hands it to the handler.
-func (w *worker[Tx]) one(ctx context.Context, b Batch[Tx], from progress, r event.Record, n *counts) error {
+func (w *worker[Tx]) one(ctx context.Context, b Batch[Tx], from progress, r event.Record) error {
 	if w.marks {
 		if seen, err := b.Seen(r.ID); seen || err != nil {
 			return err
 		}
 	}
-	done, err := w.aside(b, from, r, n)
+	done, err := w.aside(b, from, r)
 	if err != nil {
 		return err
 	}
@@ -137,7 +133,7 @@ func (w *worker[Tx]) one(ctx context.Context, b Batch[Tx], from progress, r even
 		if err := w.deliver(ctx, b.Tx(), r, attempt, w.replay != nil); err != nil {
 			return &failedEvent{err: err}
 		}
-		n.applied++
+		b.Count(1, 0)
 	}
 	if w.marks {
 		return b.Done(r.ID, r.Position)
@@ -147,7 +143,7 @@ func (w *worker[Tx]) one(ctx context.Context, b Batch[Tx], from progress, r even
 
 // aside deals with an event that is not for the handler now: one that waits
 // behind a parked one, or that could not be applied.
-func (w *worker[Tx]) aside(b Batch[Tx], from progress, r event.Record, n *counts) (done bool, err error) {
+func (w *worker[Tx]) aside(b Batch[Tx], from progress, r event.Record) (done bool, err error) {
 	if w.replay != nil {
 		if done, err := w.copyParked(b, r); done || err != nil {
 			return done, err
@@ -172,7 +168,7 @@ func (w *worker[Tx]) aside(b Batch[Tx], from progress, r event.Record, n *counts
 	keys, err := w.keys(r)
 	switch {
 	case from.verdict == Skip && f.Discard == "":
-		n.skipped++
+		b.Count(0, 1)
 		return true, nil
 	case err != nil && from.verdict == Park:
 		return false, &failedEvent{err: err}
@@ -187,7 +183,7 @@ func (w *worker[Tx]) aside(b Batch[Tx], from progress, r event.Record, n *counts
 		w.parked = true
 		return true, err
 	}
-	n.skipped++ // and kept, with the reason
+	b.Count(0, 1) // and kept, with the reason
 	return true, b.Settle(r.Position, Discarded, f.Discard)
 }
 

@@ -56,7 +56,7 @@ func (p *Projector[Tx]) keys(r event.Record) (keys []string, err error) {
 	case len(given) == 0:
 		return nil, nil
 	case len(given) == 1 && keyText(given[0]) == given[0]:
-		return given, nil // nothing to put right: spare the copy
+		return slices.Clip(given), nil // nothing to put right: spare the copy
 	}
 	keys = make([]string, len(given)) // given is the caller's
 	for i, k := range given {

@@ -136,9 +136,9 @@ func (w *worker[Tx]) laneBatch(ctx context.Context, s *schedule, h *held) (faile
 	target := w.target.(LaneTarget[Tx]) // New has seen to it
 	for again := false; ; again = true {
 		err := target.Lane(ctx, w.claim, func(b Batch[Tx]) error {
-			began, n := time.Now(), counts{}
+			began := time.Now()
 			for i := 0; i < len(h.tasks); i++ {
-				if err := w.one(ctx, b, progress{}, h.tasks[i].record, &n); err != nil {
+				if err := w.one(ctx, b, progress{}, h.tasks[i].record); err != nil {
 					failed = h.tasks[i]
 					return err
 				}
@@ -148,7 +148,6 @@ func (w *worker[Tx]) laneBatch(ctx context.Context, s *schedule, h *held) (faile
 					}
 				}
 			}
-			b.Count(n.applied, n.skipped)
 			return nil
 		})
 		var fault *failedEvent

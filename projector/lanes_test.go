@@ -3,6 +3,7 @@ package projector_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -16,8 +17,16 @@ import (
 	"github.com/cccgo/ccc/eventstore/memstore"
 	"github.com/cccgo/ccc/projector"
 	"github.com/cccgo/ccc/projector/memtarget"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 )
+
+// gate is a channel to wait at. Open it with defer too, for a test that fails.
+func gate() (closed chan struct{}, open func()) {
+	closed = make(chan struct{})
+	open = sync.OnceFunc(func() { close(closed) })
+	return closed, open
+}
 
 // laned is the configuration of tests with lanes.
 func laned(lanes int) projector.Config {
@@ -92,7 +101,8 @@ func TestRuleCheckpointIsTheLowestUnfinished(t *testing.T) {
 		store, m := memstore.New(), memtarget.New[string]()
 		records := []event.Record{record(t, Added{"a", 1}), record(t, Added{"slow", 1}), record(t, Added{"b", 1}), record(t, Added{"c", 1})}
 		at := appendAll(t, store, records...)
-		hold := make(chan struct{})
+		hold, letGo := gate()
+		defer letGo()
 		p := projector.New(store, m, oneByOne(laned(4)), func(ctx context.Context, x tx, e projector.Delivery) error {
 			if e.Event.(Added).Key == "slow" {
 				<-hold
@@ -104,7 +114,7 @@ func TestRuleCheckpointIsTheLowestUnfinished(t *testing.T) {
 		require.Equal(t, records[0].ID, stateOf(t, m).Checkpoint.EventID)
 		require.Equal(t, map[string]string{"a": ",1", "b": ",1", "c": ",1"}, values(m))
 		require.True(t, stateOf(t, m).Marked)
-		close(hold)
+		letGo()
 		require.NoError(t, p.WaitFor(short(t), at))
 		run.stop(t)
 		require.Equal(t, fold(records), values(m))
@@ -189,7 +199,8 @@ func TestLanesAndParkingNeedKeys(t *testing.T) {
 func TestRuleLanesHoldTheEpochInTheCommit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store, m := memstore.New(), memtarget.New[string]()
-		wake := make(chan struct{})
+		wake, wakeUp := gate()
+		defer wakeUp()
 		cfg := laned(3)
 		cfg.BatchSize = 4
 		var asleep atomic.Int32
@@ -213,7 +224,7 @@ func TestRuleLanesHoldTheEpochInTheCommit(t *testing.T) {
 		standby := projector.New(store, m, laned(3), add)
 		active := start(t, standby)
 		require.NoError(t, standby.WaitFor(short(t), at))
-		close(wake)
+		wakeUp()
 		synctest.Wait()
 		require.Equal(t, fold(records), values(m))
 		require.Equal(t, at, stateOf(t, m).Checkpoint.Position)
@@ -330,6 +341,92 @@ func TestRuleLostAnswerOfALane(t *testing.T) {
 	}
 }
 
+// blindLane plays a database: the first Lane's answer is lost, and when it lands
+// only the epoch and the marks that are there then can refuse it; its values
+// are those of the moment when it was sent.
+type blindLane struct {
+	wholeSteps
+	m    model
+	sent chan func() error
+}
+
+func (l *blindLane) Lane(ctx context.Context, claim projector.Claim, work func(projector.Batch[tx]) error) error {
+	if cap(l.sent) == 0 || len(l.sent) > 0 {
+		return l.m.Lane(ctx, claim, work)
+	}
+	var id event.Record
+	wrote := map[string]string{}
+	err := l.m.Lane(ctx, claim, func(b projector.Batch[tx]) error {
+		if err := work(doneBatch{b, &id}); err != nil {
+			return err
+		}
+		wrote = maps.Collect(b.Tx().All())
+		return errTest
+	})
+	l.sent <- func() error {
+		return l.m.Lane(context.Background(), claim, func(b projector.Batch[tx]) error {
+			if seen, err := b.Seen(id.ID); seen || err != nil {
+				return errTest
+			}
+			for key, v := range wrote {
+				b.Tx().Put(key, v)
+			}
+			return b.Done(id.ID, id.Position)
+		})
+	}
+	return err
+}
+
+// doneBatch keeps what was marked last.
+type doneBatch struct {
+	projector.Batch[tx]
+	last *event.Record
+}
+
+func (b doneBatch) Done(id uuid.UUID, at consistency.Position) error {
+	b.last.ID, b.last.Position = id, at
+	return b.Batch.Done(id, at)
+}
+
+// A lane's transaction whose answer was lost may land at any time until the name
+// is claimed anew: until then its marks stand in its way, and then the epoch.
+func TestRuleALateLaneMeetsMarksOrANewEpoch(t *testing.T) {
+	for _, when := range []string{"release", "the end"} {
+		t.Run(when, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store, m := memstore.New(), memtarget.New[string]()
+				target := &blindLane{m: m, sent: make(chan func() error, 1)}
+				var landed atomic.Bool
+				land := func() {
+					if len(target.sent) > 0 && landed.CompareAndSwap(false, true) {
+						require.Error(t, (<-target.sent)())
+						target.sent = nil
+					}
+				}
+				target.wholeSteps = wholeSteps{steps[tx]{m, func(_ context.Context, step string) error {
+					if step == when {
+						land()
+					}
+					return nil
+				}}}
+				p := projector.New[tx](store, target, laned(2), add)
+				run := start(t, p)
+				require.NoError(t, p.WaitFor(short(t), appendAll(t, store, record(t, Added{"a", 1}))))
+				time.Sleep(time.Second)
+				require.NoError(t, p.WaitFor(short(t), appendAll(t, store, record(t, Added{"a", 2}))))
+				time.Sleep(time.Second)
+				require.NoError(t, p.WaitFor(short(t), appendAll(t, store, record(t, Added{"a", 3}))))
+				time.Sleep(time.Second)
+				land()
+				require.Equal(t, list(3), values(m)["a"])
+				require.True(t, landed.Load())
+				run.stop(t)
+				require.Equal(t, list(3), values(m)["a"])
+			})
+		})
+	}
+}
+
 // One lost answer does not leave marks behind for the rest of the process.
 func TestMarksAreDroppedAfterALostAnswerOfALane(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -363,7 +460,8 @@ func TestErrHoldOfALaneIsNotForgotten(t *testing.T) {
 		c.infect(projector.ErrHold, 2)
 		cfg := oneByOne(parks())
 		cfg.Lanes = 2
-		wait := make(chan struct{})
+		wait, goOn := gate()
+		defer goOn()
 		p := projector.New(store, m, cfg, func(ctx context.Context, x tx, d projector.Delivery) error {
 			if d.Event.(Added).N == 1 {
 				<-wait
@@ -375,7 +473,7 @@ func TestErrHoldOfALaneIsNotForgotten(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, c.triesOf(2), 1)
 		c.infect(errTest, 2)
-		close(wait)
+		goOn()
 		require.ErrorIs(t, p.WaitFor(short(t), at), projector.ErrHalted)
 		require.Equal(t, "1!", waiting(t, m))
 		c.heal(2)

@@ -274,7 +274,8 @@ func TestRuleWaitForKnowsWhatIsParked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store, m, c := memstore.New(), memtarget.New[string](), newClinic(errTest, 1)
 		cfg := parks()
-		hold := make(chan struct{})
+		hold, letGo := gate()
+		defer letGo()
 		var slow atomic.Bool
 		p := projector.New(store, m, cfg, func(ctx context.Context, x tx, d projector.Delivery) error {
 			if slow.Load() {
@@ -305,7 +306,7 @@ func TestRuleWaitForKnowsWhatIsParked(t *testing.T) {
 		c.heal(1)
 		_, err = p.Retry(t.Context())
 		require.NoError(t, err)
-		go func() { time.Sleep(3 * time.Second); close(hold) }()
+		go func() { time.Sleep(3 * time.Second); letGo() }()
 		began := time.Now()
 		require.NoError(t, p.WaitFor(short(t), at, "c"))
 		require.Equal(t, 3*time.Second, time.Since(began))

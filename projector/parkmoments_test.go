@@ -46,7 +46,8 @@ func parkWithTrouble(t *testing.T, how, word string, lanes, n int) (step string)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var dead atomic.Bool
-	wake := make(chan struct{})
+	wake, wakeUp := gate()
+	defer wakeUp()
 	at := &moment{left: n, do: func(_ context.Context, step string) error {
 		s, _ := m.State(context.Background(), name)
 		claim := projector.Claim{Name: name, Epoch: s.Epoch}
@@ -105,7 +106,7 @@ func parkWithTrouble(t *testing.T, how, word string, lanes, n int) (step string)
 		speak()
 	}
 	time.Sleep(40 * time.Second)
-	close(wake)
+	wakeUp()
 	last := log.add(event.Record(record(t, Added{"c", 7})))
 	require.NoError(t, next.WaitFor(short(t), last), "step %d, %s", n, at.happened())
 	want, how2 := map[string]string{"a": ",1,2,4", "b": ",3,4", "c": ",6,7"}, "1 applied"

@@ -214,8 +214,9 @@ func TestRebuildOfAParkedEventThatFails(t *testing.T) {
 					}
 					return w.handle(ctx, x, d)
 				})
-				_, err := projector.Rebuild(t.Context(), gen, rebuilding{Accept: welcome}, p)
+				rebuilt, err := projector.Rebuild(t.Context(), gen, rebuilding{Accept: welcome}, p)
 				require.GreaterOrEqual(t, tries, 3)
+				require.Zero(t, rebuilt.Held, "live was held for a pause between tries")
 				require.LessOrEqual(t, tries, 4, "tries while live is held come on top")
 				switch then {
 				case projector.Halt, "hold":

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cccgo/ccc/consistency"
 	"github.com/cccgo/ccc/projector"
 	"github.com/google/uuid"
 )
@@ -17,11 +18,11 @@ type look struct {
 	model   map[string]string
 	waiting map[uuid.UUID]projector.Parked
 	settled map[uuid.UUID]projector.Parked
-	ahead   map[uuid.UUID]bool
+	marked  map[uuid.UUID]bool
 }
 
 func (h *history) look() *look {
-	l := &look{history: h, waiting: map[uuid.UUID]projector.Parked{}, settled: map[uuid.UUID]projector.Parked{}, ahead: map[uuid.UUID]bool{}}
+	l := &look{history: h, waiting: map[uuid.UUID]projector.Parked{}, settled: map[uuid.UUID]projector.Parked{}, marked: map[uuid.UUID]bool{}}
 	h.mu.Lock()
 	l.facts = h.facts[:len(h.facts):len(h.facts)]
 	h.mu.Unlock()
@@ -30,6 +31,13 @@ func (h *history) look() *look {
 	}
 	for _, p := range h.parked(projector.ParkedQuery{Settled: true}) {
 		l.settled[p.Record.ID] = p
+	}
+	ids, err := h.m.Ahead(context.Background(), name, consistency.Position{})
+	if err != nil {
+		h.t.Errorf("marks: %v", err)
+	}
+	for _, id := range ids {
+		l.marked[id] = true
 	}
 	l.model = values(h.m)
 	return l
@@ -41,15 +49,6 @@ func (l *look) judge(s projector.State) {
 	fail := func(format string, args ...any) {
 		l.t.Errorf("at %s: %s\nstate %+v\nmodel %v\nwaiting %v\nsettled %v", s.Checkpoint.Position, fmt.Sprintf(format, args...), s, l.model, numbersOf(l.waiting), numbersOf(l.settled))
 	}
-	ids, err := l.m.Ahead(context.Background(), name, s.Checkpoint.Position)
-	if err != nil {
-		l.t.Errorf("marks: %v", err)
-	}
-	for _, id := range ids {
-		l.ahead[id] = true
-	}
-	l.faults.ahead.Add(int64(len(ids)))
-
 	// Each effect once, in the order of each key, whole.
 	times, highest := map[int]int{}, map[string]int{}
 	for key, text := range l.model {
@@ -109,10 +108,13 @@ func (l *look) judge(s projector.State) {
 		done := isApplied || waiting || isDiscarded
 		switch {
 		case f.at.After(s.Checkpoint.Position):
-			if done && !l.ahead[f.id] {
+			if done {
+				l.faults.ahead.Add(1)
+			}
+			if done && !l.marked[f.id] {
 				fail("event %d is done, beyond the checkpoint and not marked", f.n)
 			}
-			if l.ahead[f.id] && !done {
+			if l.marked[f.id] && !done {
 				fail("event %d is marked and nowhere", f.n)
 			}
 		case !done: // it was skipped, or it is lost

@@ -144,7 +144,9 @@ type Batch[Tx any] interface {
 	// not parked by it any more. [ErrNotParked] if none waits there.
 	Settle(at consistency.Position, as Outcome, reason string) error
 
-	// Count adds to the events that the name has applied and skipped.
+	// Count adds to the events that the name has applied and skipped. It comes
+	// before the event's mark, and so does Park: where the target keeps marks one
+	// by one, that is kept together.
 	Count(applied, skipped int)
 }
 

@@ -159,7 +159,7 @@ func (c *cell) take(group []*change) (errs []error, changed, refused bool) {
 	errs, changed = make([]error, len(group)), len(c.owed) > 0
 	for i, ch := range group {
 		did, err := ch.do(c.doc, c.clock.now())
-		errs[i], changed, refused = err, changed || did, refused || err != nil
+		errs[i], changed, refused = err, changed || did && err == nil, refused || err != nil
 	}
 	return errs, changed, refused
 }

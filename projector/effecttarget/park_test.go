@@ -211,3 +211,34 @@ func TestForgetComesWithTheCheckpoint(t *testing.T) {
 	require.False(t, seen(1))
 	require.True(t, seen(3))
 }
+
+// What is done again after a lost answer is counted once.
+func TestLostAnswerCountsOnce(t *testing.T) {
+	keeper := &hooked{Keeper: effecttarget.Memory()}
+	target := effecttarget.New(keeper, effecttarget.Config{})
+	defer target.Close()
+	claim, err := target.Claim(t.Context(), name)
+	require.NoError(t, err)
+	lose := func(work func(projector.Batch[tx]) error) {
+		keeper.after = func([]byte) error { keeper.after = nil; return errTest }
+		require.ErrorIs(t, batch(t, target, claim, work), errTest)
+	}
+	lose(func(b projector.Batch[tx]) error {
+		b.Count(1, 0)
+		return b.Done(id(1), point(1).Position)
+	})
+	require.NoError(t, batch(t, target, claim, func(b projector.Batch[tx]) error { return b.Park(parked(2)) }))
+	lose(func(b projector.Batch[tx]) error {
+		b.Count(1, 0)
+		return b.Settle(point(2).Position, projector.Applied, "")
+	})
+	require.NoError(t, batch(t, target, claim, func(b projector.Batch[tx]) error {
+		seen, err := b.Seen(id(1))
+		require.True(t, seen)
+		return err
+	}))
+	state, err := target.State(t.Context(), name)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, state.Applied)
+	require.Zero(t, state.Parked)
+}

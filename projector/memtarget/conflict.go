@@ -2,6 +2,7 @@ package memtarget
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cccgo/ccc/consistency"
 	"github.com/cccgo/ccc/projector"
@@ -14,7 +15,7 @@ type reads struct {
 	values map[string]struct{}
 	all    bool // of the values
 	marks  map[uuid.UUID]struct{}
-	keys   map[string]struct{}               // parked or not
+	keys   []string                          // parked or not; perhaps some of them twice, which is cheaper than a set
 	parked map[consistency.Position]struct{} // what is kept of one
 }
 
@@ -59,7 +60,7 @@ func (b *batch[V]) meets(x *Tx[V]) string {
 		}
 	}
 	for key := range b.touched {
-		if _, read := x.reads.keys[key]; read {
+		if slices.Contains(x.reads.keys, key) {
 			return fmt.Sprintf("what is parked for key %q", key)
 		}
 	}

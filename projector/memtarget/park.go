@@ -44,7 +44,7 @@ func (b *batch[V]) FirstParked(key string) (projector.Parked, bool, error) {
 
 // first is the waiting event of a key with the lowest position, or nil.
 func (b *batch[V]) first(key string) (first *projector.Parked) {
-	note(&b.tx.reads.keys, key)
+	b.tx.reads.keys = append(b.tx.reads.keys, key)
 	for _, at := range b.touched[key] {
 		if p := b.parked[at]; waits(p) && slices.Contains(p.Keys, key) &&
 			(first == nil || first.Record.Position.After(at)) {
