@@ -205,12 +205,11 @@ func (w *builder[Tx]) overtakePage(ctx context.Context, at Checkpoint, page even
 	}
 	err = w.keepTrying(ctx, "the new generation does not take events", func() error {
 		return w.target.Apply(ctx, w.claim, w.from.at, func(b Batch[Tx]) (Checkpoint, error) {
-			var n counts
 			for _, r := range page.Records {
 				if !ahead[r.ID] {
 					continue
 				}
-				if err := w.one(ctx, b, progress{}, r, &n); err != nil {
+				if err := w.one(ctx, b, progress{}, r); err != nil {
 					var failed *failedEvent
 					if errors.As(err, &failed) {
 						return w.from.at, errLater // in its turn it is treated as any that fails
@@ -218,7 +217,6 @@ func (w *builder[Tx]) overtakePage(ctx context.Context, at Checkpoint, page even
 					return w.from.at, err
 				}
 			}
-			b.Count(n.applied, n.skipped)
 			return w.from.at, nil
 		})
 	})
