@@ -21,6 +21,7 @@ var allowed = map[string]string{
 	"eventstore/sqlitestore": "consistency event eventstore internal/sqlitedb",
 	"eventstore/storefault":  "consistency event eventstore",
 	"eventstore/storetest":   "consistency event eventstore",
+	"internal/fleettest":     "",
 	"internal/sqlitedb":      "",
 	"command":                "consistency event eventstore",
 	"command/commandtest":    "command consistency event eventstore/memstore",
@@ -29,8 +30,8 @@ var allowed = map[string]string{
 	"projector/memtarget":    "consistency projector",
 	"projector/progress":     "projector",
 	"projector/reaction":     "command consistency projector",
-	"projector/sqlitetarget": "consistency internal/sqlitedb projector",
-	"projector/targettest":   "consistency projector",
+	"projector/sqlitetarget": "consistency event internal/sqlitedb projector",
+	"projector/targettest":   "consistency event projector",
 }
 
 func goList(t *testing.T, args ...string) []string {

@@ -28,7 +28,8 @@ func (w *worker[Tx]) sideBySide(ctx context.Context, at Checkpoint) (progress, e
 		lane := w.beside()
 		lanes.Go(func() { lane.lane(ctx, s); endReading() })
 	}
-	mover.Go(func() { at = w.beside().moveCheckpoint(ctx, s, at) })
+	moved := at
+	mover.Go(func() { moved = w.beside().moveCheckpoint(ctx, s, at) })
 	err := w.feedLanes(reading, s, at)
 	if reading.Err() != nil || errors.Is(err, errStopped) {
 		err = nil // the lanes have stopped, and know why
@@ -37,6 +38,7 @@ func (w *worker[Tx]) sideBySide(ctx context.Context, at Checkpoint) (progress, e
 	lanes.Wait()
 	s.close()
 	mover.Wait()
+	at = moved
 	switch {
 	case ctx.Err() != nil:
 		return progress{at: at}, ctx.Err()
@@ -92,7 +94,7 @@ func (w *worker[Tx]) feedLanes(ctx context.Context, s *schedule, at Checkpoint) 
 			}
 		}
 		s.add(page, end, keys, w.checkpointAt)
-		if !s.room(2*w.cfg.BatchSize, 20*w.cfg.BatchSize) {
+		if most := 2 * max(w.cfg.BatchSize, w.cfg.Lanes); !s.room(most, 10*most) {
 			return end, errStopped
 		}
 		if w.parked {

@@ -95,6 +95,26 @@ func TestLanesAreSideBySide(t *testing.T) {
 	})
 }
 
+// They are with small transactions too.
+func TestLanesAreSideBySideOneByOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store, m := memstore.New(), memtarget.New[string]()
+		var at consistency.Position
+		for k := range 16 {
+			at = appendAll(t, store, record(t, Added{fmt.Sprint("b", k), 1}))
+		}
+		p := projector.New(store, m, oneByOne(laned(8)), func(ctx context.Context, x tx, e projector.Delivery) error {
+			time.Sleep(time.Second)
+			return add(ctx, x, e)
+		})
+		began := time.Now()
+		run := start(t, p)
+		require.NoError(t, p.WaitFor(short(t), at))
+		require.Less(t, time.Since(began), 2500*time.Millisecond)
+		run.stop(t)
+	})
+}
+
 // The checkpoint is the lowest unfinished, whatever is done beyond it.
 func TestRuleCheckpointIsTheLowestUnfinished(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -691,4 +711,46 @@ func TestRuleLanesPark(t *testing.T) {
 			require.EqualValues(t, 60, stateOf(t, m).Applied)
 		})
 	}
+}
+
+// Events without keys are in order among themselves.
+func TestRuleLanesKeepThoseWithoutKeysInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store, m, d := memstore.New(), memtarget.New[string](), newDice(1, 1)
+		cfg := laned(8)
+		cfg.BatchSize, cfg.Keys = 5, func(event.Record) []string { return nil }
+		at := appendAll(t, store, numbers(t, "a", 40)...)
+		p := projector.New(store, m, cfg, func(ctx context.Context, x tx, e projector.Delivery) error {
+			time.Sleep(d.upTo(20 * time.Millisecond))
+			return add(ctx, x, e)
+		})
+		run := start(t, p)
+		require.NoError(t, p.WaitFor(short(t), at))
+		run.stop(t)
+		require.Equal(t, list(40), values(m)["a"])
+	})
+}
+
+// Where two events have one event_id it is the first of them that is applied,
+// also if they have no key in common.
+func TestRuleLanesApplyTheFirstOfAnID(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		one, two := record(t, Added{"a", 1}), record(t, Added{"b", 2})
+		two.ID = one.ID
+		log, m := newFakeLog(one, two, record(t, Added{"c", 3})), memtarget.New[string]()
+		cfg := laned(4)
+		cfg.BatchTime = time.Nanosecond
+		p := projector.New(log, m, cfg, func(ctx context.Context, x tx, e projector.Delivery) error {
+			if e.Event.(Added).Key == "a" {
+				time.Sleep(time.Second)
+			} else {
+				time.Sleep(time.Millisecond)
+			}
+			return add(ctx, x, e)
+		})
+		run := start(t, p)
+		require.NoError(t, p.WaitFor(short(t), log.all()[2].Position))
+		run.stop(t)
+		require.Equal(t, map[string]string{"a": ",1", "c": ",3"}, values(m))
+	})
 }

@@ -96,6 +96,8 @@ func (w *worker[Tx]) hold(ctx context.Context, from progress) (progress, error) 
 	case from.retry:
 	case w.replay.impatient(from.failure):
 		return from, &HaltedError{w.name, from.failure}
+	case w.replay != nil: // what is due in the park is live's to do
+		return from, sleep(ctx, delayAfter(w.cfg, from.failure.Attempts))
 	default:
 		limit := delayAfter(w.cfg, from.failure.Attempts)
 		if from.failure.Halted {

@@ -84,6 +84,7 @@ func TestCompareOnly(t *testing.T) {
 		done, err = projector.Rebuild(t.Context(), m, cfg, p)
 		require.NoError(t, err)
 		require.EqualValues(t, 3, done.Events)
+		require.EqualValues(t, 23, said.list[len(said.list)-1].Done, "with those that were there already")
 		require.Equal(t, epoch, stateOf(t, m).Epoch, "the live worker was disturbed")
 
 		run.stop(t)
@@ -529,8 +530,8 @@ func TestRebuildFromAForeignLog(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		log, m := newFakeLog(numbers(t, "a", 5)...), memtarget.New[string]()
 		live(t, log, m, config(), add)
-		for _, foreign := range []*fakeLog{newFakeLog(), newFakeLog(numbers(t, "a", 4)...), newFakeLog(numbers(t, "a", 9)...)} {
-			_, err := projector.Rebuild(t.Context(), m, rebuilding{}, projector.New(foreign, m, config(), add))
+		for i, foreign := range []*fakeLog{newFakeLog(), newFakeLog(numbers(t, "a", 4)...), newFakeLog(numbers(t, "a", 9)...)} {
+			_, err := projector.Rebuild(t.Context(), m, rebuilding{Tag: fmt.Sprint(i)}, projector.New(foreign, m, config(), add))
 			require.ErrorIs(t, err, projector.ErrForeignLog)
 		}
 		require.Equal(t, list(5), values(m)["a"])

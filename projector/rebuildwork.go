@@ -124,9 +124,6 @@ func (w *builder[Tx]) arrive(ctx context.Context) (err error) {
 		if errors.As(err, &halted) && !halted.Failure.Halted {
 			err = errLater // it is tried again in its time
 		}
-		if err != nil { // perhaps with a batch under way
-			_ = w.look(context.WithoutCancel(ctx))
-		}
 	}()
 	live, err := w.liveState(ctx)
 	if err != nil {
@@ -222,15 +219,6 @@ func (w *builder[Tx]) overtakePage(ctx context.Context, at Checkpoint, page even
 	})
 	for _, r := range page.Records {
 		delete(ahead, r.ID)
-	}
-	return err
-}
-
-// look reads how far the new generation is.
-func (w *builder[Tx]) look(ctx context.Context) error {
-	state, err := w.target.State(ctx, w.name)
-	if err == nil {
-		w.from = progress{at: state.Checkpoint, failure: state.Failure}
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package projector_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -101,7 +102,7 @@ func (l *look) judge(s projector.State) {
 					fail("event %d waits, and of its key %q event %d is applied", f.n, key, highest[key])
 				}
 			}
-			if f.sick == projector.ErrHold && waits.Failed && !waits.Hold {
+			if errors.Is(f.sick, projector.ErrHold) && waits.Failed && !waits.Hold {
 				fail("event %d is parked although nobody knows of its effect", f.n)
 			}
 		}
@@ -120,7 +121,7 @@ func (l *look) judge(s projector.State) {
 		case !done: // it was skipped, or it is lost
 			missing++
 			l.mu.Lock()
-			if !l.failed[f.id] || f.sick == projector.ErrHold {
+			if !l.failed[f.id] || errors.Is(f.sick, projector.ErrHold) {
 				fail("event %d is lost", f.n)
 			}
 			l.mu.Unlock()

@@ -193,7 +193,7 @@ func (p *process) handle(_ context.Context, x tx, d projector.Delivery) error {
 	f := p.byID[d.ID]
 	p.history.mu.Unlock()
 	err := p.diagnose(f)
-	if err == nil && f.sick != projector.ErrHold && !p.healed.Load() && p.dice.permille(50) {
+	if err == nil && !errors.Is(f.sick, projector.ErrHold) && !p.healed.Load() && p.dice.permille(50) {
 		err = errTest
 	}
 	if err != nil {

@@ -69,6 +69,7 @@ func TestDiscardInTheMiddle(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, "1!, 3", waiting(t, m))
 		require.Equal(t, map[string]string{"b": ",4"}, values(m), "what waited for that one only follows")
+		require.Equal(t, []int{1}, c.triesOf(1), "nobody asked for the one before it")
 		c.heal(1)
 		_, err := p.Retry(t.Context(), "a")
 		require.NoError(t, err)
@@ -320,6 +321,40 @@ func TestRuleADiscardDuringTriesIsNotLost(t *testing.T) {
 			require.Equal(t, "1 discarded", settled(t, m))
 			run.stop(t)
 		})
+	}
+}
+
+// The same at any step: what Discard has taken is never parked without its reason.
+func TestRuleADiscardAtAnyStepOfTheTriesIsNotLost(t *testing.T) {
+	for _, then := range []projector.Action{projector.Halt, projector.Park} {
+		for n := 1; !t.Failed(); n++ {
+			step := ""
+			bubble(t, func(t *testing.T) {
+				store, m, c := memstore.New(), memtarget.New[string](), newClinic(errTest, 1)
+				cfg := parks()
+				cfg.Failures.Then, cfg.Failures.Attempts = then, 2
+				reader := projector.New(store, m, cfg, c.handle)
+				first := appendAll(t, store, record(t, Added{"a", 1}))
+				at := appendAll(t, store, record(t, Added{"a", 2}))
+				taken := false
+				when := &moment{left: n, do: func(context.Context, string) error {
+					taken = reader.Discard(context.Background(), first, "why") == nil
+					return nil
+				}}
+				run := start(t, projector.New[tx](store, stepped(m, when.hook), cfg, c.handle))
+				time.Sleep(time.Minute)
+				if taken {
+					require.Contains(t, settled(t, m), "1 discarded", "%s, at step %d, %s", then, n, when.happened())
+					require.NoError(t, reader.WaitFor(short(t), at))
+				}
+				run.stop(t)
+				step = when.happened()
+			})
+			if step == "" {
+				require.Greater(t, n, 10)
+				break
+			}
+		}
 	}
 }
 

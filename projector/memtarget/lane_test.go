@@ -159,17 +159,27 @@ func TestCollisionWithAnotherName(t *testing.T) {
 // A word that comes while a transaction has the parked event in its hands is
 // not lost.
 func TestAskIsNotOverwritten(t *testing.T) {
+	t.Run("ParkedAt", func(t *testing.T) {
+		askIsNotOverwritten(t, func(b batch) (projector.Parked, bool, error) { return b.ParkedAt(at(5).Position) })
+	})
+	t.Run("FirstParked", func(t *testing.T) {
+		askIsNotOverwritten(t, func(b batch) (projector.Parked, bool, error) { return b.FirstParked("k") })
+	})
+}
+
+func askIsNotOverwritten(t *testing.T, get func(batch) (projector.Parked, bool, error)) {
 	m := memtarget.New[string]()
 	claim := claimed(t, m)
 	require.NoError(t, m.Lane(t.Context(), claim, func(b batch) error { return b.Park(parked(5, "k")) }))
 	again := func(ask bool) error {
 		return m.Apply(t.Context(), claim, at(0), func(b batch) (projector.Checkpoint, error) {
-			p, _, err := b.ParkedAt(at(5).Position)
+			p, _, err := get(b)
 			require.NoError(t, err)
 			if ask {
 				require.NoError(t, m.Ask(t.Context(), name, at(5).Position, "why"))
 			}
 			p.Attempts++
+			p.Record.Position = at(5 + uint64(p.Attempts)).Position // read here, and not written
 			return at(0), b.Park(p)
 		})
 	}
@@ -177,8 +187,9 @@ func TestAskIsNotOverwritten(t *testing.T) {
 	require.NoError(t, again(false))
 	list, err := m.Parked(t.Context(), name, projector.ParkedQuery{})
 	require.NoError(t, err)
+	require.Len(t, list, 2)
 	require.Equal(t, "why", list[0].Discard)
-	require.Equal(t, 1, list[0].Attempts)
+	require.Equal(t, "why", list[1].Discard)
 }
 
 // A frozen owner's lanes are nothing once its name is taken over.

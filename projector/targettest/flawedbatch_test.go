@@ -199,6 +199,9 @@ func (x *flawedTx) Forget(upTo consistency.Position) error {
 				after = !upTo.After(at)
 			case "drops no marks":
 				after = true
+			case "drops none of its own marks":
+				_, before := x.first.done[id]
+				after = after || !before
 			}
 			if !after {
 				delete(r.done, id)

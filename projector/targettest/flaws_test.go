@@ -56,6 +56,7 @@ var flaws = map[string]string{
 	"forgets all marks":           "after the marks up to",
 	"forgets only those before":   "still sees the one there",
 	"drops no marks":              "still sees the one there",
+	"drops none of its own marks": "in the batch that has dropped the marks up to 9",
 	"forgets at once":             "a batch that failed has dropped marks",
 	"does not see what it forgot": "still sees the one there",
 

@@ -1,6 +1,8 @@
 package targettest
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -14,6 +16,7 @@ func stateCases[Tx any]() []testCase[Tx] {
 		{"moved-is-when-the-checkpoint-moved", 0, moved[Tx]},
 		{"counts-add-up", 0, counts[Tx]},
 		{"marks-are-forgotten", 0, marksForgotten[Tx]},
+		{"marks-are-forgotten-by-their-batch", 0, marksForgottenAtOnce[Tx]},
 	}
 }
 
@@ -145,5 +148,31 @@ func marksForgotten[Tx any](c *env[Tx]) {
 			}
 		}
 		marked(i < len(places)-1, "after marks were dropped")
+	}
+}
+
+// marksForgottenAtOnce drops marks in the batch that sets them.
+func marksForgottenAtOnce[Tx any](c *env[Tx]) {
+	t := c.open()
+	claim := c.claim(t, name)
+	mark := func(n uint64) func(projector.Batch[Tx]) error {
+		return func(b projector.Batch[Tx]) error { return b.Done(id(pos(n).String()), pos(n)) }
+	}
+	c.stay(t, claim, mark(7))
+	c.stay(t, claim, func(b projector.Batch[Tx]) error {
+		if err := errors.Join(mark(5)(b), mark(9)(b), mark(10)(b), b.Forget(pos(9)), b.Forget(pos(3))); err != nil {
+			return err
+		}
+		for n, want := range map[uint64]bool{5: false, 7: false, 9: false, 10: true} {
+			if seen, err := b.Seen(id(pos(n).String())); err != nil || seen != want {
+				return fmt.Errorf("in the batch that has dropped the marks up to 9, Seen of the one at %d is %v, %w", n, seen, err)
+			}
+		}
+		return nil
+	})
+	for n, want := range map[uint64]bool{5: false, 7: false, 9: false, 10: true} {
+		if seen := c.seen(t, claim, id(pos(n).String())); seen != want {
+			c.failf("after a batch that dropped its own marks up to 9, Seen of the one at %d is %v", n, seen)
+		}
 	}
 }
