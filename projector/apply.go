@@ -155,7 +155,7 @@ func (w *worker[Tx]) aside(b Batch[Tx], from progress, r event.Record) (done boo
 		if err != nil {
 			return false, &failedEvent{err: err}
 		}
-		if behind, err := b.IsParked(keys); err != nil {
+		if behind, err := standsBehind(b, r, keys); err != nil {
 			return false, err
 		} else if behind {
 			return true, b.Park(Parked{Record: r, Keys: keys, Since: now(), Replay: w.replay != nil})
@@ -185,6 +185,22 @@ func (w *worker[Tx]) aside(b Batch[Tx], from progress, r event.Record) (done boo
 	}
 	b.Count(0, 1) // and kept, with the reason
 	return true, b.Settle(r.Position, Discarded, f.Discard)
+}
+
+// standsBehind says whether an event waits for a parked one: one of its keys, and
+// before it in the log. Where the keys were others once, one that comes later may
+// be parked already.
+func standsBehind[Tx any](b Batch[Tx], r event.Record, keys []string) (bool, error) {
+	if parked, err := b.IsParked(keys); err != nil || !parked {
+		return false, err
+	}
+	for _, key := range keys {
+		first, found, err := b.FirstParked(key)
+		if err != nil || found && r.Position.After(first.Record.Position) {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // deliver decodes an event and calls the handler, whose panic is an error.

@@ -58,7 +58,7 @@ type HaltedError struct {
 
 func (e *HaltedError) Error() string {
 	reason, _, _ := strings.Cut(e.Failure.Error, "\n")
-	return fmt.Sprintf("projector %s: %v at position %s after %d attempts: event %s of type %q: %s: correct the handler or what it needs, and call Resume; the event is tried again slowly in any case",
+	return fmt.Sprintf("projector %s: %v at position %s after %d attempts: event %s of type %q: %s: correct the handler or what it needs; a projector that runs tries it again slowly, and at once after Resume",
 		e.Name, ErrHalted, e.Failure.Position, e.Failure.Attempts, e.Failure.EventID, e.Failure.Type, reason)
 }
 

@@ -1,6 +1,11 @@
 package projector
 
-import "context"
+import (
+	"context"
+
+	"github.com/cccgo/ccc/consistency"
+	"github.com/google/uuid"
+)
 
 // Generations is a Target that can keep a new generation of its model beside
 // the live one, for [Rebuild].
@@ -8,6 +13,10 @@ type Generations[Tx any] interface {
 	Target[Tx]
 	// Names are the names that have a state in the live generation.
 	Names(ctx context.Context) ([]Name, error)
+	// Ahead lists the events that are marked under a name, in the live
+	// generation, at positions after one: what lanes have done beyond the
+	// checkpoint.
+	Ahead(ctx context.Context, name Name, after consistency.Position) ([]uuid.UUID, error)
 	// Next opens the generation that is being built: the one that an earlier
 	// rebuild of the same tag left unfinished, or else an empty one. What one of
 	// another tag left is dropped.

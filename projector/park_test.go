@@ -567,7 +567,7 @@ func TestParkedEventsNeedKeys(t *testing.T) {
 		run.stop(t)
 		at = appendAll(t, store, record(t, Added{"a", 2}))
 		cfg := config()
-		err := projector.New(store, m, cfg, add).Run(t.Context())
+		err := projector.New(store, m, cfg, add).Run(short(t))
 		require.ErrorIs(t, err, projector.ErrMisuse)
 		require.ErrorContains(t, err, "1 events are parked")
 		require.False(t, stateOf(t, m).Held)
@@ -703,4 +703,44 @@ func TestJudgeThatCannotJudgeHalts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// With other keys an event may share one with a parked event that stands behind
+// it in the log: it does not wait for that one.
+func TestRuleOnlyWhatStandsBeforeAnEventHoldsItUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store, m, c := memstore.New(), memtarget.New[string](), newClinic(errTest, 1)
+		cfg := parks()
+		cfg.Lanes = 2
+		p := projector.New(store, m, cfg, func(ctx context.Context, x tx, d projector.Delivery) error {
+			if d.Event.(Added).N == 2 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return c.handle(ctx, x, d)
+		})
+		run := start(t, p)
+		require.ErrorIs(t, p.WaitFor(short(t), appendAll(t, store, record(t, Added{"a", 1}))), projector.ErrParked)
+		at := appendAll(t, store, record(t, Added{"b", 2}), record(t, Added{"a", 3}))
+		synctest.Wait()
+		run.stop(t)
+		require.Equal(t, "1!, 3", waiting(t, m))
+
+		c.heal(1)
+		c.infect(errTest, 3)
+		_, err := p.Retry(t.Context())
+		require.NoError(t, err)
+		cfg = parks()
+		cfg.Keys = func(event.Record) []string { return []string{"all"} }
+		p = projector.New(store, m, cfg, c.handle)
+		run = start(t, p)
+		require.ErrorIs(t, p.WaitFor(short(t), at), projector.ErrParked)
+		require.Equal(t, "3!", waiting(t, m))
+		c.heal(3)
+		_, err = p.Retry(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, p.WaitFor(short(t), at))
+		require.Equal(t, map[string]string{"a": ",1,3", "b": ",2"}, values(m))
+		run.stop(t)
+	})
 }

@@ -259,8 +259,6 @@ func (b *rebuild[Tx]) check() error {
 			return fmt.Errorf("%w: projector %s has another target: make it with New on the one that is rebuilt", ErrMisuse, p.name)
 		case names[p.name]:
 			return fmt.Errorf("%w: projector %s is given twice", ErrMisuse, p.name)
-		case p.cfg.Lanes > 1 && !p.log.UniqueEventIDs && !tellsAhead(b.live):
-			return fmt.Errorf("%w: projector %s has lanes, and %T does not tell what they have done: run it without lanes until the rebuild is over", ErrMisuse, p.name, b.live)
 		}
 		names[p.name] = true
 	}

@@ -350,80 +350,53 @@ func TestRebuildPassesSecondCopies(t *testing.T) {
 // What lanes have done beyond the checkpoint is not done once more.
 func TestRebuildBesideLanes(t *testing.T) {
 	for _, unique := range []bool{false, true} {
-		for _, tells := range []bool{true, false} {
-			bubble(t, func(t *testing.T) {
-				w := newParkWorld(t)
-				w.log.features.UniqueEventIDs = unique
-				if !tells && !unique { // then nobody can know
-					w.cfg.Lanes = 3
-					gen := mute{w.m}
-					_, err := projector.Rebuild(t.Context(), gen, rebuilding{}, projector.New(w.log, projector.Target[tx](gen), w.cfg, add))
-					isMisuse(t, err, "sums/default", "lanes")
-					return
-				}
-				w.log.add(numbers(t, "a", 3)...)
-				w.log.add(append(numbers(t, "b", 3), numbers(t, "c", 3)...)...)
-				w.cfg.Lanes, w.cfg.BatchSize, w.cfg.BatchTime = 3, 10, time.Millisecond // one event per transaction
-				stuck := make(chan struct{})
-				defer func() { // also when the test has failed
-					select {
-					case <-stuck:
-					default:
-						close(stuck)
-					}
-				}()
-				sent := map[uuid.UUID]int{}
-				var mu sync.Mutex
-				p := projector.New(w.log, w.m, w.cfg, func(ctx context.Context, x tx, d projector.Delivery) error {
-					if d.Event.(Added).Key == "a" && d.Event.(Added).N == 2 && !d.Replay {
-						<-stuck
-					}
-					time.Sleep(time.Millisecond)
-					mu.Lock()
-					defer mu.Unlock()
-					if !d.Replay && ctx.Err() == nil {
-						sent[d.ID]++
-					}
-					return add(ctx, x, d)
-				})
-				run := start(t, p)
-				time.Sleep(time.Second)
-				synctest.Wait()
-				require.Equal(t, map[string]string{"a": ",1", "b": list(3), "c": list(3)}, values(w.m), "lanes are ahead")
-				require.Equal(t, w.log.all()[0].Position, stateOf(t, w.m).Checkpoint.Position)
-				var gen projector.Generations[tx] = w.m
-				if !tells {
-					gen = mute{w.m}
-				}
-				if !tells {
-					time.AfterFunc(time.Minute, func() { close(stuck) })
-				}
-				began := time.Now()
-				_, err := projector.Rebuild(t.Context(), gen, rebuilding{}, projector.New(w.log, projector.Target[tx](gen), w.cfg, func(ctx context.Context, x tx, d projector.Delivery) error {
-					require.True(t, d.Replay)
-					return add(ctx, x, d)
-				}))
-				require.NoError(t, err)
-				require.Equal(t, !tells, time.Since(began) > 50*time.Second)
-				if tells {
+		bubble(t, func(t *testing.T) {
+			w := newParkWorld(t)
+			w.log.features.UniqueEventIDs = unique
+			w.log.add(numbers(t, "a", 3)...)
+			w.log.add(append(numbers(t, "b", 3), numbers(t, "c", 3)...)...)
+			w.cfg.Lanes, w.cfg.BatchSize, w.cfg.BatchTime = 3, 10, time.Millisecond // one event per transaction
+			stuck := make(chan struct{})
+			defer func() { // also when the test has failed
+				select {
+				case <-stuck:
+				default:
 					close(stuck)
 				}
-				require.NoError(t, p.WaitFor(short(t), w.log.add(record(t, Added{"d", 1}))))
-				run.stop(t)
-				require.Equal(t, fold(w.log.all()), values(w.m))
-				for _, r := range w.log.all() {
-					if e, _ := codec.Decode(r); e.(Added).Key != "a" {
-						require.Equal(t, 1, sent[r.ID], "%v", e)
-					}
+			}()
+			sent := map[uuid.UUID]int{}
+			var mu sync.Mutex
+			p := projector.New(w.log, w.m, w.cfg, func(ctx context.Context, x tx, d projector.Delivery) error {
+				if d.Event.(Added).Key == "a" && d.Event.(Added).N == 2 && !d.Replay {
+					<-stuck
 				}
+				time.Sleep(time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				if !d.Replay && ctx.Err() == nil {
+					sent[d.ID]++
+				}
+				return add(ctx, x, d)
 			})
-		}
+			run := start(t, p)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			require.Equal(t, map[string]string{"a": ",1", "b": list(3), "c": list(3)}, values(w.m), "lanes are ahead")
+			require.Equal(t, w.log.all()[0].Position, stateOf(t, w.m).Checkpoint.Position)
+			_, err := projector.Rebuild(t.Context(), w.m, rebuilding{}, projector.New(w.log, w.m, w.cfg, func(ctx context.Context, x tx, d projector.Delivery) error {
+				require.True(t, d.Replay)
+				return add(ctx, x, d)
+			}))
+			require.NoError(t, err)
+			close(stuck)
+			require.NoError(t, p.WaitFor(short(t), w.log.add(record(t, Added{"d", 1}))))
+			run.stop(t)
+			require.Equal(t, fold(w.log.all()), values(w.m))
+			for _, r := range w.log.all() {
+				if e, _ := codec.Decode(r); e.(Added).Key != "a" {
+					require.Equal(t, 1, sent[r.ID], "%v", e)
+				}
+			}
+		})
 	}
-}
-
-// mute is a target with lanes that does not tell what they have done.
-type mute struct{ projector.Generations[tx] }
-
-func (m mute) Lane(ctx context.Context, c projector.Claim, work func(projector.Batch[tx]) error) error {
-	return m.Generations.(model).Lane(ctx, c, work)
 }

@@ -151,30 +151,12 @@ func (w *builder[Tx]) arrive(ctx context.Context) (err error) {
 	return nil
 }
 
-// aheadTarget is a LaneTarget that tells which events are marked at positions
-// after one.
-type aheadTarget interface {
-	Ahead(ctx context.Context, name Name, after consistency.Position) ([]uuid.UUID, error)
-}
-
-func tellsAhead(t any) bool {
-	_, ok := t.(aheadTarget)
-	return ok
-}
-
 // overtake applies what lanes have done in live beyond the checkpoint, and marks
 // it: it must not be done once more after the switch.
 func (w *builder[Tx]) overtake(ctx context.Context) error {
-	lanes, tells := any(w.replay.live).(aheadTarget)
-	switch {
-	case !tells && w.log.UniqueEventIDs && w.target.Promise() != AtLeastOnce:
-		return errLater // the marks are those of lanes: not while any are ahead
-	case !tells:
-		return nil
-	}
 	var ids []uuid.UUID
 	err := w.keepTrying(ctx, "the marks cannot be listed", func() (err error) {
-		ids, err = lanes.Ahead(ctx, w.name, w.from.at.Position)
+		ids, err = w.rebuild.live.Ahead(ctx, w.name, w.from.at.Position)
 		return err
 	})
 	ahead := map[uuid.UUID]bool{}

@@ -8,8 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Ahead lists the events that are marked under a name at positions after one:
-// those that lanes have done beyond the checkpoint.
+// Ahead implements [projector.Generations].
 func (h *handle[V]) Ahead(ctx context.Context, name projector.Name, after consistency.Position) ([]uuid.UUID, error) {
 	h.family.mu.Lock()
 	defer h.family.mu.Unlock()

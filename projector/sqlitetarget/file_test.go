@@ -295,7 +295,7 @@ var source embed.FS
 func TestStatementsSearch(t *testing.T) {
 	target := fresh(t)
 	require.NoError(t, handler(t, target, execs(`SELECT 1`)))
-	all := []string{sqlKept, sqlID, sqlName, sqlEpoch, sqlLease, sqlRenew, sqlUnhold, sqlUnlease, sqlCheckpoint, sqlSeen, sqlDone, sqlForget, sqlFailed, sqlUnfailed,
+	all := []string{sqlKept, sqlID, sqlName, sqlEpoch, sqlLease, sqlRenew, sqlUnhold, sqlUnlease, sqlCheckpoint, sqlSeen, sqlDone, sqlForget, sqlAhead, sqlFailed, sqlUnfailed,
 		sqlParkedWaiting, sqlParkedDue, sqlParkedSettled, sqlParkedOfKey, sqlParkedAt, sqlParkedFirst, sqlAskParked, sqlAskFailed, sqlAsked,
 		sqlParkedID, sqlPark, sqlSettle, sqlParkKey, sqlUnparkKeys, sqlKeys, sqlIsParked, sqlParkedMore,
 	}

@@ -7,8 +7,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/cccgo/ccc/consistency"
 	"github.com/cccgo/ccc/internal/sqlitedb"
 	"github.com/cccgo/ccc/projector"
+	"github.com/google/uuid"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -60,6 +62,32 @@ func (t *Target) Names(ctx context.Context) ([]projector.Name, error) {
 		names = append(names, u.name)
 	}
 	return names, nil
+}
+
+// Ahead implements [projector.Generations].
+func (t *Target) Ahead(ctx context.Context, name projector.Name, after consistency.Position) ([]uuid.UUID, error) {
+	if err := t.begin(); err != nil {
+		return nil, err
+	}
+	defer t.calls.Done()
+	var ids []uuid.UUID
+	err := t.look(ctx, func(s *session) error {
+		ids = nil
+		name, err := s.id(name)
+		if err != nil {
+			return err
+		}
+		return s.each(sqlAhead, func(stmt *sqlite.Stmt) error {
+			var id uuid.UUID
+			stmt.ColumnBytes(0, id[:])
+			ids = append(ids, id)
+			return nil
+		}, name, after.String())
+	})
+	if err != nil {
+		return nil, t.file.failure("marks of "+name.String(), err)
+	}
+	return ids, nil
 }
 
 // generation implements [projector.Generation]. Its Target works on this

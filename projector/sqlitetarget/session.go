@@ -48,6 +48,7 @@ const (
 			applied = applied + excluded.applied, skipped = skipped + excluded.skipped`
 	sqlSeen   = `SELECT 1 FROM main.ccc_done WHERE name = ?1 AND event_id = ?2`
 	sqlDone   = `INSERT INTO main.ccc_done (name, event_id, position) VALUES (?1, ?2, ?3) ON CONFLICT (name, event_id) DO NOTHING`
+	sqlAhead  = `SELECT event_id FROM main.ccc_done WHERE name = ?1 AND position > ?2`
 	sqlForget = `DELETE FROM main.ccc_done WHERE name = ?1 AND position <= ?2`
 
 	sqlFailed = `INSERT OR REPLACE INTO main.ccc_failure (name, position, event_id, type, attempts, first, last, error, halted, hold, discard)

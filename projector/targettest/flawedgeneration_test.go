@@ -6,7 +6,9 @@ import (
 	"maps"
 	"time"
 
+	"github.com/cccgo/ccc/consistency"
 	"github.com/cccgo/ccc/projector"
+	"github.com/google/uuid"
 )
 
 // generation is flawed with a generation that is being built.
@@ -30,6 +32,21 @@ func (f *flawed) Names(ctx context.Context) (names []projector.Name, err error) 
 		}
 	}
 	return names, nil
+}
+
+func (f *flawed) Ahead(_ context.Context, name projector.Name, after consistency.Position) (ids []uuid.UUID, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	of := f.live
+	if f.has("ahead of the next generation") && f.next != nil {
+		of = f.next
+	}
+	for id, at := range f.rowIn(of, name).done {
+		if at.After(after) && !f.has("nothing is ahead") || f.has("all marks are ahead") {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }
 
 func (f *flawed) Next(ctx context.Context, tag string) (projector.Generation[*flawedTx], error) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cccgo/ccc/projector"
+	"github.com/google/uuid"
 )
 
 // The cases of a target that is a [projector.Generations].
@@ -13,6 +14,7 @@ func generationCases[Tx any]() []testCase[Tx] {
 	return []testCase[Tx]{
 		{"generation-is-apart", 0, generationApart[Tx]},
 		{"generation-names", 0, generationNames[Tx]},
+		{"generations-tell-what-is-ahead", 0, generationAhead[Tx]},
 		{"generation-is-found-again", 0, generationFound[Tx]},
 		{"generation-of-another-tag", 0, generationOther[Tx]},
 		{"generation-compares", 0, generationCompares[Tx]},
@@ -116,6 +118,34 @@ func generationNames[Tx any](c *env[Tx]) {
 	g := c.next(t, "one")
 	c.claim(g, other)
 	names("with two names used, and another one in the next generation", a, b)
+}
+
+func generationAhead[Tx any](c *env[Tx]) {
+	t := c.generations(c.open())
+	claim := c.claim(t, name)
+	c.ok(t.Apply(c.ctx, claim, projector.Checkpoint{}, func(b projector.Batch[Tx]) (projector.Checkpoint, error) {
+		for _, n := range []uint64{7, 9, 10, 11} { // as texts, 10 sorts before 9
+			if err := b.Done(id(fmt.Sprint(n)), at(n).Position); err != nil {
+				return at(7), err
+			}
+		}
+		return at(7), nil
+	}), "apply with marks")
+	g := c.next(t, "one")
+	c.apply(g, c.claim(g, name), projector.Checkpoint{}, func(b projector.Batch[Tx]) (projector.Checkpoint, error) {
+		return at(7), b.Done(id("next"), at(99).Position)
+	})
+	for after, want := range map[uint64][]uuid.UUID{7: {id("9"), id("10"), id("11")}, 9: {id("10"), id("11")}, 11: {}} {
+		got, err := t.Ahead(c.ctx, name, at(after).Position)
+		c.ok(err, "ahead")
+		missing := slices.DeleteFunc(want, func(i uuid.UUID) bool { return slices.Contains(got, i) })
+		if len(missing) > 0 || len(got) != map[uint64]int{7: 3, 9: 2, 11: 0}[after] {
+			c.failf("ahead of %d are %d marks, without %v", after, len(got), missing)
+		}
+	}
+	if got, err := t.Ahead(c.ctx, projector.Name{Projector: "other", Boundary: name.Boundary}, at(0).Position); err != nil || len(got) != 0 {
+		c.failf("ahead under a name that was never used are %v, %v", got, err)
+	}
 }
 
 func generationFound[Tx any](c *env[Tx]) {
