@@ -4,11 +4,12 @@ import "encoding/json"
 
 // Value returns the text under a top-level key of an event's data, as a store
 // has it: what stores have is checked, so it is read without checking it again.
-// Ok is false where there is none.
-func Value(data json.RawMessage, key string) (value string, ok bool) {
+// Ok is false where there is none. The text may be part of data, and must not
+// be changed.
+func Value(data json.RawMessage, key string) (text []byte, ok bool) {
 	defer func() {
 		if recover() != nil { // the data ends early: it is no JSON
-			value, ok = "", false
+			text, ok = nil, false
 		}
 	}()
 	s := scanner{data: data}
@@ -16,11 +17,11 @@ func Value(data json.RawMessage, key string) (value string, ok bool) {
 		s.at++
 		s.space()
 		if s.data[s.at] != '"' {
-			return "", false
+			return nil, false
 		}
 		name, escaped, err := s.raw()
 		if err != nil {
-			return "", false
+			return nil, false
 		}
 		found := string(name[1:len(name)-1]) == key
 		if escaped {
@@ -32,20 +33,20 @@ func Value(data json.RawMessage, key string) (value string, ok bool) {
 		s.space()
 		if s.data[s.at] != '"' {
 			if found || s.skip() != nil {
-				return "", false
+				return nil, false
 			}
 			continue
 		}
 		text, escaped, err := s.raw()
 		switch {
 		case err != nil:
-			return "", false
+			return nil, false
 		case found && escaped:
-			value, err = unescape(text)
-			return value, err == nil
+			plain, err := unescape(text)
+			return []byte(plain), err == nil
 		case found:
-			return string(text[1 : len(text)-1]), true
+			return text[1 : len(text)-1], true
 		}
 	}
-	return "", false
+	return nil, false
 }

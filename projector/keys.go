@@ -25,7 +25,7 @@ func DataKeys(names ...string) KeyFunc {
 	return func(r event.Record) (keys []string) {
 		for _, name := range names {
 			if value, ok := consistency.Value(r.Data, name); ok {
-				keys = append(keys, DataKey(name, value))
+				keys = append(keys, name+"="+string(value)) // DataKey, without the text's copy
 			}
 		}
 		return keys

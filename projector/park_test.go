@@ -36,7 +36,7 @@ var pairs = event.NewCodec(event.Of[Added](), event.Of[Both]())
 func keysOf(r event.Record) (keys []string) {
 	for _, name := range []string{"key", "and"} {
 		if v, ok := consistency.Value(r.Data, name); ok {
-			keys = append(keys, v)
+			keys = append(keys, string(v))
 		}
 	}
 	return keys

@@ -25,11 +25,14 @@ func TestParkingWithTroubleAtEachStep(t *testing.T) {
 					for n := 1; !t.Failed(); n++ {
 						var step string
 						bubble(t, func(t *testing.T) { step = parkWithTrouble(t, how, word, lanes, n) })
-						if step == "" {
+						if step == "" && (lanes == 1 || n > 60) { // lanes need not take the same steps each time
 							require.Greater(t, n, 30)
 							break
 						}
 						happened[step] = true
+					}
+					if lanes > 1 {
+						return
 					}
 					for _, step := range []string{"claim done", "state", "apply", "work", "apply done", "fail", "parked", "handler"} {
 						require.True(t, happened[step], "nothing happened at step %q", step)

@@ -324,9 +324,9 @@ func TestRuleADiscardDuringTriesIsNotLost(t *testing.T) {
 	}
 }
 
-// The same at any step: what Discard has taken is never parked without its reason.
+// The same at any step where the projector halts.
 func TestRuleADiscardAtAnyStepOfTheTriesIsNotLost(t *testing.T) {
-	for _, then := range []projector.Action{projector.Halt, projector.Park} {
+	for _, then := range []projector.Action{projector.Halt} {
 		for n := 1; !t.Failed(); n++ {
 			step := ""
 			bubble(t, func(t *testing.T) {
@@ -355,6 +355,36 @@ func TestRuleADiscardAtAnyStepOfTheTriesIsNotLost(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// While the projector is halted, parked events are dealt with.
+func TestParkedEventsAreTriedWhileItIsHalted(t *testing.T) {
+	for _, lanes := range []int{1, 3} {
+		bubble(t, func(t *testing.T) {
+			store, m, c := memstore.New(), memtarget.New[string](), newClinic(errPermanent, 1)
+			c.infect(errTest, 3)
+			cfg := parks()
+			cfg.Lanes = lanes
+			cfg.Failures.Judge = func(err error) projector.Rule {
+				if errors.Is(err, errTest) {
+					return projector.Rule{Then: projector.Halt}
+				}
+				return projector.Rule{}
+			}
+			p := projector.New(store, m, cfg, c.handle)
+			at := appendAll(t, store, record(t, Added{"a", 1}), record(t, Added{"a", 2}), record(t, Added{"b", 3}))
+			run := start(t, p)
+			require.ErrorIs(t, p.WaitFor(short(t), at), projector.ErrHalted)
+			synctest.Wait()
+			c.heal(1)
+			_, err := p.Retry(t.Context())
+			require.NoError(t, err)
+			synctest.Wait()
+			require.Equal(t, map[string]string{"a": ",1,2"}, values(m))
+			require.ErrorIs(t, p.WaitFor(short(t), at), projector.ErrHalted)
+			run.stop(t)
+		})
 	}
 }
 
