@@ -121,7 +121,7 @@ func (w *worker[Tx]) one(ctx context.Context, b Batch[Tx], from progress, r even
 			return err
 		}
 	}
-	done, err := w.aside(b, from, r)
+	done, err := w.aside(ctx, b, from, r)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (w *worker[Tx]) one(ctx context.Context, b Batch[Tx], from progress, r even
 
 // aside deals with an event that is not for the handler now: one that waits
 // behind a parked one, or that could not be applied.
-func (w *worker[Tx]) aside(b Batch[Tx], from progress, r event.Record) (done bool, err error) {
+func (w *worker[Tx]) aside(ctx context.Context, b Batch[Tx], from progress, r event.Record) (done bool, err error) {
 	if w.replay != nil {
 		if done, err := w.copyParked(b, r); done || err != nil {
 			return done, err
@@ -155,7 +155,7 @@ func (w *worker[Tx]) aside(b Batch[Tx], from progress, r event.Record) (done boo
 		if err != nil {
 			return false, &failedEvent{err: err}
 		}
-		if behind, err := standsBehind(b, r, keys); err != nil {
+		if behind, err := w.standsBehind(b, r, keys); err != nil {
 			return false, err
 		} else if behind {
 			return true, b.Park(Parked{Record: r, Keys: keys, Since: now(), Replay: w.replay != nil})
@@ -165,6 +165,17 @@ func (w *worker[Tx]) aside(b Batch[Tx], from progress, r event.Record) (done boo
 		return false, nil
 	}
 	f := from.failure
+	if from.verdict == Park {
+		// Somebody may have said by now that it is to be discarded. Who says so
+		// later finds it parked.
+		state, err := w.target.State(ctx, w.name)
+		if err != nil {
+			return false, err
+		}
+		if f.Discard = state.Failure.Discard; f.Discard != "" {
+			from.verdict = Skip
+		}
+	}
 	keys, err := w.keys(r)
 	switch {
 	case from.verdict == Skip && f.Discard == "":
@@ -188,11 +199,10 @@ func (w *worker[Tx]) aside(b Batch[Tx], from progress, r event.Record) (done boo
 }
 
 // standsBehind says whether an event waits for a parked one: one of its keys, and
-// before it in the log. Where the keys were others once, one that comes later may
-// be parked already.
-func standsBehind[Tx any](b Batch[Tx], r event.Record, keys []string) (bool, error) {
-	if parked, err := b.IsParked(keys); err != nil || !parked {
-		return false, err
+// before it in the log. Lanes, which mark, may have parked one that comes later.
+func (w *worker[Tx]) standsBehind(b Batch[Tx], r event.Record, keys []string) (bool, error) {
+	if parked, err := b.IsParked(keys); err != nil || !parked || !w.marks {
+		return parked, err
 	}
 	for _, key := range keys {
 		first, found, err := b.FirstParked(key)

@@ -80,7 +80,7 @@ func (w *worker[Tx]) feedLanes(ctx context.Context, s *schedule, at Checkpoint) 
 				// Those before it go first. In order, it fails for itself.
 				if i == 0 {
 					s.fail(&task{record: r}, err)
-					return at, ctx.Err()
+					return at, errStopped
 				}
 				end = w.checkpointAt(page.Records[i-1])
 				page.Records, keys = page.Records[:i], keys[:i]

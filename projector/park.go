@@ -12,6 +12,7 @@ import (
 // nothing is parked.
 func (w *worker[Tx]) tend(ctx context.Context, at Checkpoint) error {
 	for w.parked {
+		w.tended = time.Now()
 		state, err := w.state(ctx)
 		if err != nil {
 			return err
@@ -48,8 +49,8 @@ func (w *worker[Tx]) retryParked(ctx context.Context, at Checkpoint, p Parked) e
 			as, reason = Discarded, is.Discard
 		} else if first, err := isFirst(b, is); err != nil {
 			return err
-		} else if !first { // it was asked for out of its turn, which comes
-			is.Due = time.Time{}
+		} else if !first { // it was asked for out of its turn, and is tried when that comes
+			is.Failed, is.Due = false, time.Time{}
 			return b.Park(is)
 		} else if is.Due.Unix() <= 0 { // by Ask: from now on another one can be told from this
 			is.Due = now()

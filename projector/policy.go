@@ -25,7 +25,8 @@ type Policy struct {
 	Then Action
 	// MaxParked bounds how many events wait in the park, so that an outage does
 	// not put a whole log there: with so many, or more, the projector halts where
-	// it would park another one. Zero means 10,000.
+	// it would park another one that cannot be applied. Those that have to wait
+	// behind one that is parked come on top. Zero means 10,000.
 	MaxParked int
 	// Judge, if it is set, decides by the error of the last try; what is zero
 	// in its answer is as above. It must answer the same each time.

@@ -65,6 +65,7 @@ type worker[Tx any] struct {
 	marks  bool               // events are marked, and looked for among the marks
 	forget bool               // marks are dropped as soon as the checkpoint has passed them
 	parked bool               // there may be parked events that wait
+	tended time.Time          // when the parked events were looked after last
 	asked  int64              // the State.Asked that was heeded
 	holds  map[uuid.UUID]bool // events that failed with ErrHold in a lane
 }
@@ -203,6 +204,9 @@ func (w *worker[Tx]) inOrder(ctx context.Context, from progress) (progress, erro
 		}
 		if w.cfg.Lanes > 1 && from.failure.Position.IsZero() {
 			return from.at, errStopped
+		}
+		if w.parked && time.Since(w.tended) < w.cfg.BatchTime {
+			return from.at, nil // there is no hurry, and much to read
 		}
 		return from.at, w.tend(ctx, from.at)
 	})

@@ -75,7 +75,7 @@ func (p *Projector[Tx]) applied(ctx context.Context, s State, at consistency.Pos
 		return false, &ForeignLogError{Name: p.name, Checkpoint: s.Checkpoint, Log: log}
 	}
 	if at.After(s.Checkpoint.Position) {
-		if f := s.Failure; f.Halted && f.Position.After(s.Checkpoint.Position) && !f.Position.After(at) {
+		if f := s.Failure; f.Halted && f.Discard == "" && f.Position.After(s.Checkpoint.Position) && !f.Position.After(at) {
 			return false, &HaltedError{p.name, f}
 		}
 		return false, nil

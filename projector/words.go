@@ -67,7 +67,8 @@ func (p *Projector[Tx]) Retry(ctx context.Context, keys ...string) (asked int, e
 // wait behind it follow. It can also be the event that the projector is halted
 // at ([HaltedError] has its position): then that is passed over, counted in
 // [Lag.Skipped], and kept among the settled ones. [ErrNotParked] if neither is
-// there. Like Retry it is a word to the worker, and durable when it returns.
+// there. Like Retry it is a word to the worker, and durable when it returns; an
+// event whose try succeeds just then is applied all the same.
 func (p *Projector[Tx]) Discard(ctx context.Context, at consistency.Position, reason string) error {
 	switch {
 	case p.misuse != nil:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -326,7 +327,7 @@ func TestRuleADiscardDuringTriesIsNotLost(t *testing.T) {
 
 // The same at any step where the projector halts.
 func TestRuleADiscardAtAnyStepOfTheTriesIsNotLost(t *testing.T) {
-	for _, then := range []projector.Action{projector.Halt} {
+	for _, then := range []projector.Action{projector.Halt, projector.Park} {
 		for n := 1; !t.Failed(); n++ {
 			step := ""
 			bubble(t, func(t *testing.T) {
@@ -336,14 +337,14 @@ func TestRuleADiscardAtAnyStepOfTheTriesIsNotLost(t *testing.T) {
 				reader := projector.New(store, m, cfg, c.handle)
 				first := appendAll(t, store, record(t, Added{"a", 1}))
 				at := appendAll(t, store, record(t, Added{"a", 2}))
-				taken := false
+				var taken atomic.Bool
 				when := &moment{left: n, do: func(context.Context, string) error {
-					taken = reader.Discard(context.Background(), first, "why") == nil
+					taken.Store(reader.Discard(context.Background(), first, "why") == nil)
 					return nil
 				}}
 				run := start(t, projector.New[tx](store, stepped(m, when.hook), cfg, c.handle))
 				time.Sleep(time.Minute)
-				if taken {
+				if taken.Load() {
 					require.Contains(t, settled(t, m), "1 discarded", "%s, at step %d, %s", then, n, when.happened())
 					require.NoError(t, reader.WaitFor(short(t), at))
 				}
@@ -410,9 +411,9 @@ func TestDiscardOfAnEventWhoseKeysPanic(t *testing.T) {
 				}
 				return keys
 			}
-			spins := 0
+			var spins atomic.Int32
 			p := projector.New[tx](store, stepped(m, func(ctx context.Context, step string) error {
-				if spins++; spins > 1000 {
+				if spins.Add(1) > 1000 {
 					time.Sleep(time.Hour)
 				}
 				return nil
@@ -429,7 +430,7 @@ func TestDiscardOfAnEventWhoseKeysPanic(t *testing.T) {
 			}
 			require.NoError(t, reader.WaitFor(short(t), at, "b"))
 			require.EqualValues(t, 1, stateOf(t, m).Skipped)
-			require.Less(t, spins, 500)
+			require.Less(t, spins.Load(), int32(500))
 			run.stop(t)
 		})
 	}

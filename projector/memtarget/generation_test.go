@@ -138,6 +138,57 @@ func TestDroppedWhileItGetsReady(t *testing.T) {
 	require.ErrorIs(t, err, projector.ErrClosed)
 }
 
+// What runs on a generation that is dropped is over, and who waits there wakes.
+func TestDropEndsWhatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memtarget.New[string]()
+		g := next(t, m, "one")
+		claim := claimed(t, g)
+		s, err := g.State(t.Context(), name)
+		require.NoError(t, err)
+		woken, began := make(chan error), time.Now()
+		go func() { woken <- g.Wait(t.Context(), name, s) }()
+		synctest.Wait()
+		require.ErrorIs(t, g.Lane(t.Context(), claim, func(batch) error { next(t, m, "two"); return nil }), projector.ErrTakenOver)
+		require.NoError(t, <-woken)
+		require.Zero(t, time.Since(began))
+	})
+}
+
+// Another switch that waits does not lose those who wait already.
+func TestSwitchesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := memtarget.New[string]()
+		claim := claimed(t, m)
+		g, other := next(t, m, "one"), next(t, m, "one")
+		committed, switched := make(chan error, 1), make(chan error, 1)
+		no := fmt.Errorf("no")
+		require.Equal(t, no, g.Switch(t.Context(), func(context.Context) error {
+			go func() { committed <- m.Lane(t.Context(), claim, func(batch) error { return nil }) }()
+			synctest.Wait()
+			go func() { switched <- other.Switch(t.Context(), ready) }()
+			synctest.Wait()
+			return no
+		}))
+		<-committed // or it came after the second switch
+		require.NoError(t, <-switched)
+	})
+}
+
+// A name that was never used is one that was never used after a switch too.
+func TestSwitchKeepsUnusedNames(t *testing.T) {
+	m := memtarget.New[string]()
+	g := next(t, m, "one")
+	for _, m := range []projector.Target[tx]{m, g} {
+		_, err := m.State(t.Context(), name)
+		require.NoError(t, err)
+	}
+	require.NoError(t, g.Switch(t.Context(), ready))
+	s, err := m.State(t.Context(), name)
+	require.NoError(t, err)
+	require.Zero(t, s)
+}
+
 // Ready that panics changes nothing and holds nobody up.
 func TestSwitchPanics(t *testing.T) {
 	m := memtarget.New[string]()
@@ -164,6 +215,18 @@ func TestGenerationCloses(t *testing.T) {
 		require.NoError(t, <-woken)
 		require.Zero(t, time.Since(began))
 		claimed(t, other)
+
+		g = next(t, m, "one") // what others claimed stays theirs
+		s, err = g.State(t.Context(), name)
+		require.NoError(t, err)
+		go func() { woken <- g.Wait(t.Context(), name, s) }()
+		synctest.Wait()
+		require.NoError(t, g.Close())
+		require.NoError(t, <-woken)
+		require.Zero(t, time.Since(began))
+		s, err = other.State(t.Context(), name)
+		require.NoError(t, err)
+		require.True(t, s.Held)
 	})
 }
 

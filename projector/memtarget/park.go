@@ -146,6 +146,11 @@ func (h *handle[V]) Ask(ctx context.Context, name projector.Name, at consistency
 	case at.IsZero():
 	case was == nil && at == o.failure.Position && discard != "":
 		o.failure.Discard = discard
+		for x := range m.running { // nor to one who may have looked at the failure
+			if x.owned == o && x.turn && x.clash == "" {
+				x.clash = fmt.Sprintf("the failure at %s", at)
+			}
+		}
 	case was == nil:
 		return fmt.Errorf("memtarget: ask %s: %w: position %s", name, projector.ErrNotParked, at)
 	default:

@@ -83,4 +83,7 @@ func TestParkedAnew(t *testing.T) {
 	require.Len(t, list, 1)
 	require.Zero(t, list[0].Settled)
 	require.Zero(t, list[0].Outcome)
+	list, err = m.Parked(t.Context(), name, projector.ParkedQuery{Settled: true})
+	require.NoError(t, err)
+	require.Empty(t, list)
 }
