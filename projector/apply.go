@@ -150,7 +150,7 @@ func (w *worker[Tx]) aside(ctx context.Context, b Batch[Tx], from progress, r ev
 		}
 	}
 	failed := from.verdict != "" && from.failure.stands([]event.Record{r})
-	if w.parked && !failed { // what failed has had its turn
+	if w.parked && !failed && !w.isFree(r) { // what failed has had its turn
 		keys, err := w.keys(r)
 		if err != nil {
 			return false, &failedEvent{err: err}
@@ -158,6 +158,7 @@ func (w *worker[Tx]) aside(ctx context.Context, b Batch[Tx], from progress, r ev
 		if behind, err := w.standsBehind(b, r, keys); err != nil {
 			return false, err
 		} else if behind {
+			w.remember(keys)
 			return true, b.Park(Parked{Record: r, Keys: keys, Since: now(), Replay: w.replay != nil})
 		}
 	}
@@ -186,12 +187,12 @@ func (w *worker[Tx]) aside(ctx context.Context, b Batch[Tx], from progress, r ev
 	case len(keys) == 0: // it is to be kept, and does not wait
 		keys = []string{idKey(r)}
 	}
+	w.remember(keys)
 	err = b.Park(Parked{
 		Record: r, Keys: keys, Since: now(), Replay: w.replay != nil,
 		Failed: true, Attempts: f.Attempts, First: f.First, Last: f.Last, Error: f.Error, Hold: f.Hold,
 	})
 	if from.verdict == Park || err != nil {
-		w.parked = true
 		return true, err
 	}
 	b.Count(0, 1) // and kept, with the reason

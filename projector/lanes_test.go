@@ -563,12 +563,12 @@ func TestLanesDoNotSpinAtAnEventWithoutItsKeys(t *testing.T) {
 		}
 		cfg := laned(2)
 		cfg.BatchSize, cfg.BatchTime = 10, time.Nanosecond
-		cfg.Keys = func(r event.Record) []string {
+		cfg.Keys = projector.KeyFunc(func(r event.Record) []string {
 			if keysOf(r)[0] == "panic" {
 				panic("no key")
 			}
 			return keysOf(r)
-		}
+		})
 		p := projector.New(log, m, cfg, func(ctx context.Context, x tx, d projector.Delivery) error {
 			time.Sleep(time.Second)
 			return add(ctx, x, d)
@@ -721,7 +721,7 @@ func TestRuleLanesKeepThoseWithoutKeysInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store, m, d := memstore.New(), memtarget.New[string](), newDice(1, 1)
 		cfg := laned(8)
-		cfg.BatchSize, cfg.Keys = 5, func(event.Record) []string { return nil }
+		cfg.BatchSize, cfg.Keys = 5, projector.KeyFunc(func(event.Record) []string { return nil })
 		at := appendAll(t, store, numbers(t, "a", 40)...)
 		p := projector.New(store, m, cfg, func(ctx context.Context, x tx, e projector.Delivery) error {
 			time.Sleep(d.upTo(20 * time.Millisecond))

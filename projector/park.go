@@ -17,7 +17,9 @@ func (w *worker[Tx]) tend(ctx context.Context, at Checkpoint) error {
 		if err != nil {
 			return err
 		}
-		w.parked = state.Parked > 0
+		if w.parked = state.Parked > 0; !w.parked {
+			clear(w.behind)
+		}
 		if !w.due(state) {
 			return nil
 		}
@@ -217,9 +219,11 @@ func (w *worker[Tx]) adopt(ctx context.Context, state State) error {
 	err := w.eachParked(ctx, state.Checkpoint, func(b Batch[Tx], is Parked) error {
 		keys, err := w.keys(is.Record)
 		if err != nil || len(keys) == 0 || slices.Equal(keys, is.Keys) {
+			w.remember(is.Keys)
 			return nil // what it was parked under still stands
 		}
 		is.Keys = keys
+		w.remember(keys)
 		return b.Park(is)
 	})
 	if err != nil {

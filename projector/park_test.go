@@ -52,7 +52,7 @@ func both(t testing.TB, a, b string, n int) event.Record {
 // parks is the configuration of tests that park at the first failure.
 func parks() projector.Config {
 	return projector.Config{
-		Name: name.Projector, Events: pairs, Keys: keysOf,
+		Name: name.Projector, Events: pairs, Keys: projector.KeyFunc(keysOf),
 		Failures: projector.Policy{Then: projector.Park, Attempts: 1},
 	}
 }
@@ -534,7 +534,7 @@ func TestRuleParkedKeysOutliveTheProcessWithOtherKeys(t *testing.T) {
 		run.stop(t)
 
 		cfg := parks()
-		cfg.Keys = func(r event.Record) []string { return append([]string{"type " + r.Type}, keysOf(r)[1:]...) }
+		cfg.Keys = projector.KeyFunc(func(r event.Record) []string { return append([]string{"type " + r.Type}, keysOf(r)[1:]...) })
 		p = projector.New(store, m, cfg, c.handle)
 		run = start(t, p)
 		synctest.Wait()
@@ -731,7 +731,7 @@ func TestRuleOnlyWhatStandsBeforeAnEventHoldsItUp(t *testing.T) {
 		_, err := p.Retry(t.Context())
 		require.NoError(t, err)
 		cfg = parks()
-		cfg.Keys = func(event.Record) []string { return []string{"all"} }
+		cfg.Keys = projector.KeyFunc(func(event.Record) []string { return []string{"all"} })
 		p = projector.New(store, m, cfg, c.handle)
 		run = start(t, p)
 		require.ErrorIs(t, p.WaitFor(short(t), at), projector.ErrParked)

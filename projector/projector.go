@@ -67,7 +67,7 @@ type Config struct {
 	Failures Policy
 	// Keys says which events must stay in order: those that have a key in
 	// common. [Park] and Lanes need it. See [DataKeys].
-	Keys KeyFunc
+	Keys Keys
 	// Lanes is how many events are applied side by side, in order within each
 	// key; those without a key are in order among themselves. The target has to
 	// be a [LaneTarget]. Zero and one mean one after the other.

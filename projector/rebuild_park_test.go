@@ -262,7 +262,7 @@ func TestRebuildWithOtherKeys(t *testing.T) {
 		w.sick[w.log.all()[1].Position] = true
 		w.settle(t)
 		require.Len(t, w.parked(t, false), 1)
-		w.cfg.Keys = func(event.Record) []string { return []string{"all"} }
+		w.cfg.Keys = projector.KeyFunc(func(event.Record) []string { return []string{"all"} })
 		_, err := projector.Rebuild(t.Context(), w.m, rebuilding{Accept: welcome}, w.projector(w.m))
 		require.NoError(t, err)
 		parked := w.parked(t, false)

@@ -62,12 +62,13 @@ type run[Tx any] struct {
 type worker[Tx any] struct {
 	*run[Tx]
 	claim  Claim
-	marks  bool               // events are marked, and looked for among the marks
-	forget bool               // marks are dropped as soon as the checkpoint has passed them
-	parked bool               // there may be parked events that wait
-	tended time.Time          // when the parked events were looked after last
-	asked  int64              // the State.Asked that was heeded
-	holds  map[uuid.UUID]bool // events that failed with ErrHold in a lane
+	marks  bool                // events are marked, and looked for among the marks
+	forget bool                // marks are dropped as soon as the checkpoint has passed them
+	parked bool                // there may be parked events that wait
+	behind map[string]struct{} // all keys of those, and perhaps others; nil: not known
+	tended time.Time           // when the parked events were looked after last
+	asked  int64               // the State.Asked that was heeded
+	holds  map[uuid.UUID]bool  // events that failed with ErrHold in a lane
 }
 
 // progress is how far a worker is, as the target has it.
@@ -106,6 +107,9 @@ func (r *run[Tx]) work(ctx context.Context, claim Claim) (*worker[Tx], State, er
 		return nil, state, err
 	}
 	w.parked, w.asked = state.Parked > 0, state.Asked
+	if w.replay == nil && w.cfg.Lanes == 1 { // lanes would have to share it
+		w.behind = map[string]struct{}{}
+	}
 	// Marks are kept where an event may come again although the checkpoint is
 	// compared: the log may hold it twice, or lanes were ahead of the checkpoint,
 	// or the effect is not in the target's transaction.

@@ -357,7 +357,7 @@ func (h *history) program(d *dice) projector.Config {
 		cfg.Lanes = 2 + d.below(7)
 	}
 	if d.permille(100) { // another order of the keys, and one more
-		cfg.Keys = func(r event.Record) []string { return append([]string{"z" + string(r.ID[:1])}, keysOf(r)...) }
+		cfg.Keys = projector.KeyFunc(func(r event.Record) []string { return append([]string{"z" + string(r.ID[:1])}, keysOf(r)...) })
 	}
 	return cfg
 }

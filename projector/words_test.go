@@ -404,13 +404,13 @@ func TestDiscardOfAnEventWhoseKeysPanic(t *testing.T) {
 				}
 				return projector.Rule{}
 			}
-			cfg.Keys = func(r event.Record) []string {
+			cfg.Keys = projector.KeyFunc(func(r event.Record) []string {
 				keys := keysOf(r)
 				if keys[0] == "panic" {
 					panic("no key")
 				}
 				return keys
-			}
+			})
 			var spins atomic.Int32
 			p := projector.New[tx](store, stepped(m, func(ctx context.Context, step string) error {
 				if spins.Add(1) > 1000 {

@@ -187,7 +187,7 @@ func (w *world) projector(target *Target) *projector.Projector[*Tx] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	cfg := projector.Config{
-		Name: testName.Projector, Events: w.codec, BatchSize: 1 + w.policy.IntN(10), Poll: 20 * time.Millisecond, Keys: movedKeys,
+		Name: testName.Projector, Events: w.codec, BatchSize: 1 + w.policy.IntN(10), Poll: 20 * time.Millisecond, Keys: projector.KeyFunc(movedKeys),
 		Failures: projector.Policy{
 			Then: projector.Park, Attempts: 1 + w.policy.IntN(3), MaxParked: 5 + w.policy.IntN(20),
 			FirstDelay: time.Millisecond, MaxDelay: 2 * time.Millisecond, HaltRetry: 20 * time.Millisecond,
