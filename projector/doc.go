@@ -46,11 +46,44 @@
 //
 // A handler that returns an error or panics leaves nothing behind. The events
 // before it are applied, and it is tried alone, with growing pauses in between;
-// after [Config.Attempts] the projector halts there: it keeps its name, tries
-// again slowly, tells its log once per interval, and WaitFor answers
-// [ErrHalted] with the reason. An event that cannot be decoded, or of a type
-// that the codec does not know, halts it at once. As soon as the event can be
-// applied, by a corrected program or because what it needs is back, all goes on.
+// after [Policy.Attempts] it is as [Config.Failures] says. By default the
+// projector halts there: it keeps its name, tries again slowly, tells its log
+// once per interval, and WaitFor answers [ErrHalted] with the reason. As soon as
+// the event can be applied, by a corrected program or because what it needs is
+// back, all goes on, at once after [Projector.Resume].
+//
+// Or the event is parked, in order: later events that have a key in common with it
+// wait behind it, others go on.
+//
+//	cfg.Keys = projector.DataKeys("accountId")
+//	cfg.Failures.Then = projector.Park
+//
+// [Projector.Parked] lists what waits, [Projector.Retry] and [Projector.Discard]
+// say what is to become of it. WaitFor knows of it: a position that is reached
+// while something up to it is parked is [ErrParked], and with keys it asks only
+// for what has one of them.
+//
+// # Many events at a time
+//
+// With [Config.Lanes] events are applied side by side, in order within each key,
+// where the target can do that ([LaneTarget]).
+//
+// # A model made anew
+//
+// [Rebuild] makes the model of a target anew beside the live one, compares the
+// two, and switches in one step. Handlers see it by [Delivery.Replay]: what goes
+// beyond the model must not be done again.
+//
+// # An event that leads to a command
+//
+// Package reaction runs a command for an event, once, however often the event is
+// delivered.
+//
+// # Is it well
+//
+// [Projector.Lag] says how far behind the model is, [Projector.Health] what that
+// means and what is in the way. Both look at the log and the target, so any
+// replica answers.
 //
 // # A log under a model that is not its own
 //
@@ -60,6 +93,8 @@
 //
 // # Other places for a model
 //
-// A [Target] is where the model is. Package sqlitetarget keeps it in a SQLite
-// file, memtarget in memory; package targettest tests yours.
+// A [Target] is where the model is, and its [Promise] says how often an effect is
+// there. Package sqlitetarget keeps it in a SQLite file, memtarget in memory;
+// effecttarget is for what is no database of yours: mails, an index, a cache.
+// Package targettest tests yours.
 package projector
