@@ -32,11 +32,18 @@ var (
 	fleetSeed = flag.Uint64("fleet.seed", 0, "seed of what happens to which worker; 0: a new one")
 )
 
-const dirEnv = "FLEETTEST_DIR"
+const (
+	dirEnv = "FLEETTEST_DIR"
+	jobEnv = "FLEETTEST_JOB" // rebuild; else work
+)
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(dirEnv); dir != "" {
-		if err := work(dir); err != nil {
+		job := work
+		if os.Getenv(jobEnv) == "rebuild" {
+			job = rebuild
+		}
+		if err := job(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -101,12 +108,69 @@ func work(dir string) error {
 	return p.Run(context.Background())
 }
 
-func startWorker(t *testing.T, dir string) *exec.Cmd {
+// rebuild makes the model anew by the same handler. What comes out must be equal.
+func rebuild(dir string) error {
+	_, model, p, err := open(dir)
+	if err != nil {
+		return err
+	}
+	_, err = projector.Rebuild(context.Background(), model, projector.RebuildConfig[*sqlitetarget.Tx]{}, p)
+	if err == nil {
+		_, err = model.Drop(context.Background())
+	}
+	if errors.Is(err, projector.ErrHeld) || errors.Is(err, sqlitetarget.ErrLocked) {
+		return nil // a stopped worker stands in the way: another time
+	}
+	return err
+}
+
+func startWorker(t *testing.T, dir string, env ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), dirEnv+"="+dir)
+	cmd.Env = append(append(os.Environ(), dirEnv+"="+dir), env...)
 	cmd.Stderr = os.Stderr
 	require.NoError(t, cmd.Start())
 	return cmd
+}
+
+// rebuilder starts rebuilds one after the other, and kills most of them.
+type rebuilder struct {
+	cmd           *exec.Cmd
+	ended         chan error
+	kill          time.Time
+	killed, whole int
+}
+
+func (b *rebuilder) look(t *testing.T, dir string, r *rand.Rand) {
+	if b.cmd == nil {
+		b.cmd, b.ended = startWorker(t, dir, jobEnv+"=rebuild"), make(chan error, 1)
+		b.kill = time.Now().Add(time.Duration(r.IntN(1500)) * time.Millisecond)
+		if r.IntN(3) == 0 {
+			b.kill = time.Now().Add(time.Hour)
+		}
+		go func() { b.ended <- b.cmd.Wait() }()
+		return
+	}
+	select {
+	case err := <-b.ended:
+		require.NoError(t, err, "a rebuild")
+		b.cmd = nil
+		b.whole++
+	default:
+		if time.Now().After(b.kill) {
+			_ = b.cmd.Process.Kill()
+			<-b.ended
+			b.cmd = nil
+			b.killed++
+		}
+	}
+}
+
+func (b *rebuilder) end() {
+	if b.cmd != nil {
+		_ = b.cmd.Process.Kill()
+		<-b.ended
+		b.cmd = nil
+	}
 }
 
 func kill(cmd *exec.Cmd) {
@@ -115,7 +179,8 @@ func kill(cmd *exec.Cmd) {
 }
 
 // Three workers on one model: each second one of them is killed, or stopped and
-// woken later, while events are written. The model is the fold of the log.
+// woken later, while events are written and the model is rebuilt again and again.
+// The model is the fold of the log.
 func TestFleet(t *testing.T) {
 	seed := *fleetSeed
 	if seed == 0 {
@@ -138,10 +203,13 @@ func TestFleet(t *testing.T) {
 	var last consistency.Position
 	stopped := map[int]bool{}
 	kills, stops, events := 0, 0, 0
+	var anew rebuilder
+	defer anew.end()
 	began := time.Now()
 	for harm := began.Add(time.Second); time.Since(began) < *fleetTime; {
 		last = write(t, store, r, want, counts)
 		events++
+		anew.look(t, dir, r)
 		if time.Now().Before(harm) {
 			continue
 		}
@@ -164,7 +232,9 @@ func TestFleet(t *testing.T) {
 	for i := range stopped {
 		require.NoError(t, fleet[i].Process.Signal(syscall.SIGCONT))
 	}
-	t.Logf("%d events, %d kills, %d stops", events, kills, stops)
+	anew.end()
+	t.Logf("%d events, %d kills, %d stops, %d rebuilds, %d killed", events, kills, stops, anew.whole, anew.killed)
+	require.Positive(t, anew.whole+anew.killed)
 	require.Positive(t, kills+stops)
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
