@@ -69,7 +69,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-var features = storetest.Features{Durable: true, SecondHandle: true, FloatNumbers: true}
+var features = storetest.Features{Durable: true, SecondHandle: true, FloatNumbers: true, NamedTypesOnly: true}
 
 // The suite on a real server, whose DSN CCC_ORISUN holds (docs/guides/orisun.md
 // says how to start one).

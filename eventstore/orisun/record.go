@@ -37,10 +37,11 @@ func afterWire(p consistency.Position) *wire.Position {
 		return nil
 	}
 	w := toWire(p)
-	if w.PreparePosition == math.MaxInt64 {
-		w.CommitPosition, w.PreparePosition = w.CommitPosition+1, 0
-	} else {
+	switch { // and no event is at the last position there can be
+	case w.PreparePosition < math.MaxInt64:
 		w.PreparePosition++
+	case w.CommitPosition < math.MaxInt64:
+		w.CommitPosition, w.PreparePosition = w.CommitPosition+1, 0
 	}
 	return w
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/big"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,6 +49,7 @@ func seen(o ...consistency.Observation) []consistency.Observation { return o }
 
 // save appends what must be saved, and looks at the receipt.
 func (e *env) save(s eventstore.Store, seen []consistency.Observation, records ...event.Record) []consistency.Position {
+	seen = e.observable(s, seen, records)
 	receipt, err := s.Append(e.ctx, records, seen)
 	if err != nil {
 		e.failf("append of %d events with %s: saved expected, got %w", len(records), observed(seen), err)
@@ -67,6 +69,24 @@ func (e *env) receipt(records []event.Record, r eventstore.Receipt) {
 	}
 }
 
+// observable leaves out the observations that the store has to refuse, and sees
+// it refuse them.
+func (e *env) observable(s eventstore.Store, seen []consistency.Observation, records []event.Record) []consistency.Observation {
+	if !e.tooWide(seen) {
+		return seen
+	}
+	e.refuse(s, eventstore.Permanent, seen, records, eventstore.ErrInvalid)
+	return slices.DeleteFunc(slices.Clone(seen), isWide)
+}
+
+func (e *env) tooWide(seen []consistency.Observation) bool {
+	return e.f.NamedTypesOnly && slices.ContainsFunc(seen, isWide)
+}
+
+func isWide(o consistency.Observation) bool {
+	return slices.ContainsFunc(o.Query.Criteria(), func(c consistency.Criterion) bool { return len(c.Types)+len(c.Tags) == 0 })
+}
+
 func observed(seen []consistency.Observation) string {
 	if len(seen) == 0 {
 		return "no observation"
@@ -80,6 +100,9 @@ func observed(seen []consistency.Observation) string {
 
 // refuse appends what must be refused with this kind, and with these errors.
 func (e *env) refuse(s eventstore.Store, kind eventstore.Kind, seen []consistency.Observation, records []event.Record, is ...error) {
+	if e.tooWide(seen) {
+		kind, is = eventstore.Permanent, []error{eventstore.ErrInvalid}
+	}
 	receipt, err := s.Append(e.ctx, records, seen)
 	if err == nil {
 		e.failf("append of %d events with %s: %s expected, it was saved at %v", len(records), observed(seen), name(kind), receipt.Positions)

@@ -25,6 +25,10 @@ type Features struct {
 	// FloatNumbers says that JSON numbers beyond 2^53 lose digits in a server
 	// on the way. Strings never do.
 	FloatNumbers bool
+	// NamedTypesOnly says that the store refuses observations of every event
+	// ([consistency.All]) as invalid, where a server cannot be asked that.
+	// Queries that name a type or a tag it checks.
+	NamedTypesOnly bool
 
 	// Rounds is how often each race is run. Zero means 100, and 10 with
 	// -short.

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
 	"math"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -21,21 +21,20 @@ import (
 )
 
 // boundary holds a log. Its events have event_ids of their own, since a server
-// takes one twice; what was sent stands in the custom metadata.
+// takes one twice; what else was sent is kept beside the log.
 type boundary struct {
 	store *storefault.Store
 
 	mu      sync.Mutex
 	held    *consistency.Position // ascending reads end there
 	indexes map[string]*wire.IndexDefinition
+	sent    map[uuid.UUID]sent // by the event_id in the log
 }
 
-// Keys of the custom metadata.
-const (
-	keyID       = "id"
-	keyMetadata = "metadata"
-	keyLeft     = "left" // how many events of the save follow
-)
+type sent struct {
+	id, metadata string
+	left         int // how many events of the save follow
+}
 
 func (b *boundary) hold() {
 	head, _ := b.store.Snapshot(context.Background(), eventstore.Part{Query: consistency.All(), LatestOnly: true})
@@ -86,11 +85,13 @@ func (v Version) normal(text string) (string, error) {
 	return string(out), err
 }
 
-func (s *Server) records(events []*wire.EventToSave) ([]event.Record, error) {
+// records makes what the log gets, and keeps the rest.
+func (s *Server) records(b *boundary, events []*wire.EventToSave) ([]event.Record, error) {
 	if len(events) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "no events")
 	}
 	records := make([]event.Record, len(events))
+	beside := make(map[uuid.UUID]sent, len(events))
 	for i, e := range events {
 		data, err := s.cfg.Version.normal(e.GetData())
 		if err != nil {
@@ -100,10 +101,22 @@ func (s *Server) records(events []*wire.EventToSave) ([]event.Record, error) {
 		if err := json.Compact(&metadata, []byte(e.GetMetadata())); err != nil {
 			return nil, status.Error(codes.InvalidArgument, "metadata is not JSON")
 		}
-		records[i] = event.Record{ID: uuid.New(), Type: e.GetEventType(), Data: json.RawMessage(data),
-			Metadata: event.Metadata{Custom: map[string]string{keyID: e.GetEventId(), keyMetadata: metadata.String(), keyLeft: strconv.Itoa(len(events) - 1 - i)}}}
+		records[i] = event.Record{ID: uuid.New(), Type: e.GetEventType(), Data: json.RawMessage(data)}
+		beside[records[i].ID] = sent{e.GetEventId(), metadata.String(), len(events) - 1 - i}
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.Copy(b.sent, beside)
 	return records, nil
+}
+
+// forget drops what was kept of a save that did not happen.
+func (b *boundary) forget(records []event.Record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range records {
+		delete(b.sent, r.ID)
+	}
 }
 
 func (s *Server) typeKey() string {
@@ -150,11 +163,13 @@ func (s *Server) query(c *wire.Criterion) consistency.Query {
 	return q
 }
 
-func toWire(r event.Record) *wire.Event {
+func (b *boundary) toWire(r event.Record) *wire.Event {
 	_, k := r.Position.Parts()
-	left, _ := strconv.Atoi(r.Metadata.Custom[keyLeft])
-	return &wire.Event{EventId: r.Metadata.Custom[keyID], EventType: r.Type, Data: string(r.Data), Metadata: r.Metadata.Custom[keyMetadata],
-		Position: &wire.Position{CommitPosition: int64(k) + int64(left), PreparePosition: int64(k)}, DateCreated: timestamppb.New(r.Time)}
+	b.mu.Lock()
+	sent := b.sent[r.ID]
+	b.mu.Unlock()
+	return &wire.Event{EventId: sent.id, EventType: r.Type, Data: string(r.Data), Metadata: sent.metadata,
+		Position: &wire.Position{CommitPosition: int64(k) + int64(sent.left), PreparePosition: int64(k)}, DateCreated: timestamppb.New(r.Time)}
 }
 
 // place reads a position that the server gave.
@@ -177,7 +192,7 @@ func (b *boundary) genuine(ctx context.Context, p *wire.Position) bool {
 	if err != nil || len(found[0].Records) == 0 {
 		return false
 	}
-	is := toWire(found[0].Records[0]).Position
+	is := b.toWire(found[0].Records[0]).Position
 	return is.CommitPosition == p.CommitPosition && is.PreparePosition == p.PreparePosition
 }
 
@@ -219,11 +234,11 @@ func (s *Server) active(name string) (*boundary, error) {
 }
 
 func (s *Server) save(ctx context.Context, name string, events []*wire.EventToSave, in []*wire.ConsistencyObservation) (*wire.WriteResult, error) {
-	records, err := s.records(events)
+	b, err := s.active(name)
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.active(name)
+	records, err := s.records(b, events)
 	if err != nil {
 		return nil, err
 	}
@@ -259,6 +274,9 @@ func (s *Server) save(ctx context.Context, name string, events []*wire.EventToSa
 	}
 	receipt, err := b.store.Append(ctx, records, seen)
 	if err != nil {
+		if eventstore.KindOf(err) != eventstore.Ambiguous {
+			b.forget(records)
+		}
 		return nil, statusOf(err)
 	}
 	_, last := receipt.Positions[len(records)-1].Parts()
@@ -306,7 +324,7 @@ func (s *Server) GetEvents(ctx context.Context, in *wire.GetEventsRequest) (*wir
 	out := &wire.GetEventsResponse{Events: make([]*wire.Event, len(records))}
 	size := 0
 	for i, r := range records {
-		out.Events[i] = toWire(r)
+		out.Events[i] = b.toWire(r)
 		size += len(r.Data) + len(out.Events[i].Metadata)
 	}
 	if size > 64<<20 {
@@ -341,7 +359,7 @@ func (b *boundary) down(ctx context.Context, queries []consistency.Query, from *
 	all := map[consistency.Position]event.Record{}
 	for _, result := range results {
 		for _, r := range result.Records {
-			if from == nil || !before(from, toWire(r).Position) {
+			if from == nil || !before(from, b.toWire(r).Position) {
 				all[r.Position] = r
 			}
 		}
@@ -386,7 +404,7 @@ func (b *boundary) up(ctx context.Context, queries []consistency.Query, from *wi
 			if limited && r.Position.After(upTo) || taken == count {
 				break
 			}
-			if from == nil || !before(toWire(r).Position, from) {
+			if from == nil || !before(b.toWire(r).Position, from) {
 				all[r.Position] = r
 				taken++
 			}
@@ -423,7 +441,7 @@ func (s *Server) GetLatestByCriteria(ctx context.Context, in *wire.GetLatestByCr
 	for i, result := range results {
 		latest := &wire.LatestResult{Criterion: in.GetCriteria()[i]}
 		if len(result.Records) > 0 {
-			latest.Event = toWire(result.Records[0])
+			latest.Event = b.toWire(result.Records[0])
 			if before(out.ContextPosition, latest.Event.Position) {
 				out.ContextPosition = latest.Event.Position
 			}
@@ -458,7 +476,7 @@ func (s *Server) CatchUpSubscribeToEvents(in *wire.CatchUpSubscribeToEventStoreR
 			if s.isSilent() {
 				continue
 			}
-			if err := stream.Send(toWire(r)); err != nil {
+			if err := stream.Send(b.toWire(r)); err != nil {
 				return err
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/cccgo/ccc/eventstore/memstore"
 	"github.com/cccgo/ccc/eventstore/orisun/wire"
 	"github.com/cccgo/ccc/eventstore/storefault"
+	"github.com/google/uuid"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -251,7 +252,7 @@ func (s *Server) create(name string) (isNew bool) {
 	if s.boundaries[name] != nil {
 		return false
 	}
-	s.boundaries[name] = &boundary{store: storefault.New(memstore.New(), s.cfg.Faults), indexes: map[string]*wire.IndexDefinition{}}
+	s.boundaries[name] = &boundary{store: storefault.New(memstore.New(), s.cfg.Faults), indexes: map[string]*wire.IndexDefinition{}, sent: map[uuid.UUID]sent{}}
 	return true
 }
 
