@@ -114,7 +114,7 @@ func (p *pager) take(query *wire.Query, count int) (full bool, err error) {
 		return false, err
 	}
 	for _, e := range events {
-		r, err := toRecord(e)
+		r, err := p.s.toRecord(e)
 		if err != nil {
 			return false, p.s.failure(p.ctx, eventstore.Permanent, "GetEvents", err)
 		}

@@ -68,7 +68,7 @@ func (s *Store) latest(ctx context.Context, queries []consistency.Query) ([]even
 			if result.GetEvent() == nil {
 				continue
 			}
-			r, err := toRecord(result.Event)
+			r, err := s.toRecord(result.Event)
 			if err != nil {
 				return nil, head, s.failure(ctx, eventstore.Permanent, "GetLatestByCriteria", err)
 			}

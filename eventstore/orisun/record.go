@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,8 +75,8 @@ func toSave(r event.Record, now time.Time) (*wire.EventToSave, error) {
 	return &wire.EventToSave{EventId: r.ID.String(), EventType: r.Type, Data: string(r.Data), Metadata: b.String()}, nil
 }
 
-func toRecord(e *wire.Event) (event.Record, error) {
-	r := event.Record{Type: e.GetEventType(), Data: json.RawMessage(e.GetData()), Time: e.GetDateCreated().AsTime().UTC().Truncate(time.Microsecond)}
+func (s *Store) toRecord(e *wire.Event) (event.Record, error) {
+	r := event.Record{Type: e.GetEventType(), Data: withoutKey([]byte(e.GetData()), s.typeKey), Time: e.GetDateCreated().AsTime().UTC().Truncate(time.Microsecond)}
 	var err error
 	if r.Position, err = fromWire(e.GetPosition()); err != nil {
 		return r, err
@@ -99,6 +100,32 @@ func toRecord(e *wire.Event) (event.Record, error) {
 		}
 	}
 	return r, nil
+}
+
+// withoutKey cuts out a member of an object: 0.10 writes the type into the data
+// and leaves it there in what it answers.
+func withoutKey(data []byte, key string) json.RawMessage {
+	if !bytes.Contains(data, []byte(key)) {
+		return data
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	token, err := d.Token() // {
+	for err == nil {
+		before := d.InputOffset()
+		var value json.RawMessage
+		if token, err = d.Token(); err != nil || token == json.Delim('}') {
+			break
+		}
+		if err = d.Decode(&value); err != nil || token != key {
+			continue
+		}
+		rest := data[d.InputOffset():]
+		if data[before-1] == '{' {
+			rest = bytes.TrimPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte{','})
+		}
+		return slices.Concat(data[:before], rest)
+	}
+	return data
 }
 
 // exactNumbers refuses numbers that a server would give back as others: 0.10

@@ -139,7 +139,7 @@ func (s *Store) down(ctx context.Context, walks []*walk, begin consistency.Posit
 		}
 		var last consistency.Position
 		for _, e := range events {
-			r, err := toRecord(e)
+			r, err := s.toRecord(e)
 			if err != nil {
 				return s.failure(ctx, eventstore.Permanent, "GetEvents", err)
 			}

@@ -42,7 +42,7 @@ var queryCases = []Case{
 		}
 		e.ask(log, append(ask, where("k", "b"), where("k", "x").Type("t"))...)
 	}},
-	{Name: "queries_see_strings_only", Proves: "numbers, booleans, null, arrays and what is nested never match, and a dot in a key is no path", run: func(e *env) {
+	{Name: "queries_see_strings_only", Proves: "numbers, booleans, null, arrays and what is nested never match, and a dot in a key is no path", skip: exactMatch, run: func(e *env) {
 		e.ask([]event.Record{
 			raw("T", `{"k":1}`), raw("T", `{"k":true}`), raw("T", `{"k":null}`), raw("T", `{"k":["1"]}`), raw("T", `{"k":{"k":"1"}}`),
 			raw("T", `{"k":{"a":"1"}}`), raw("T", `{"k.a":"1"}`), raw("T", `{"n":{"k":"1"},"k":"2"}`), raw("T", `{"n":{"k":"2"},"k":"1"}`),
@@ -79,6 +79,13 @@ var queryCases = []Case{
 			e.asks(s, m, q)
 		}
 	}},
+}
+
+func exactMatch(f Features) string {
+	if f.ScalarsMatch {
+		return "the store's server matches what is not a string"
+	}
+	return ""
 }
 
 // ask stores the log and asks all queries of it.

@@ -29,6 +29,9 @@ type Features struct {
 	// ([consistency.All]) as invalid, where a server cannot be asked that.
 	// Queries that name a type or a tag it checks.
 	NamedTypesOnly bool
+	// ScalarsMatch says that a server matches what is not a string by its text,
+	// and that the store answers such a match with an error.
+	ScalarsMatch bool
 
 	// Rounds is how often each race is run. Zero means 100, and 10 with
 	// -short.

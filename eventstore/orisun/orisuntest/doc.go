@@ -6,8 +6,8 @@
 //	store, err := orisun.Open(ctx, server.DSN("bank"))
 //
 // It behaves as servers 0.10 or 0.14 do, their traps included: 0.10 has no
-// SaveEventsV2, passes numbers through float64 and loses the key eventType of
-// data; both write data anew with sorted keys, take an event_id twice, and save
+// SaveEventsV2, passes numbers through float64 and answers data with the key
+// eventType in it; both write data anew with sorted keys, take an event_id twice, and save
 // unconditionally where no query is sent.
 //
 // What goes wrong on the way is made with package storefault (lost answers,

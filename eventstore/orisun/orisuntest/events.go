@@ -23,7 +23,8 @@ import (
 // boundary holds a log. Its events have event_ids of their own, since a server
 // takes one twice; what else was sent is kept beside the log.
 type boundary struct {
-	store *storefault.Store
+	version Version
+	store   *storefault.Store
 
 	mu      sync.Mutex
 	held    *consistency.Position // ascending reads end there
@@ -61,8 +62,7 @@ func (b *boundary) shown() (upTo consistency.Position, limited bool) {
 	return *b.held, true
 }
 
-// normal writes data as the servers do: keys sorted; 0.10 through float64, and
-// without eventType.
+// normal writes data as the servers do: keys sorted; 0.10 through float64.
 func (v Version) normal(text string) (string, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	if v != V010 {
@@ -163,7 +163,14 @@ func (s *Server) query(c *wire.Criterion) consistency.Query {
 	return q
 }
 
+// toWire makes what is sent: of 0.10 the type stands in the data too.
 func (b *boundary) toWire(r event.Record) *wire.Event {
+	if b.version == V010 {
+		var object map[string]json.RawMessage
+		_ = json.Unmarshal(r.Data, &object)
+		object["eventType"], _ = json.Marshal(r.Type)
+		r.Data, _ = json.Marshal(object)
+	}
 	_, k := r.Position.Parts()
 	b.mu.Lock()
 	sent := b.sent[r.ID]
