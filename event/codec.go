@@ -26,6 +26,25 @@ type Codec struct {
 // framework's own markers not.
 func (c *Codec) Types() []string { return slices.Clone(c.names) }
 
+// Keys returns the top-level keys whose values may be strings, so that queries
+// can ask for them, of every version of every type, sorted: what a store may
+// need indexes for. A type whose keys are not known (one with a MarshalJSON of
+// its own, or a map) adds none.
+func (c *Codec) Keys() []string {
+	var keys []string
+	for _, k := range c.kinds {
+		for _, v := range k.versions {
+			for key := range v.keys.fields {
+				if v.keys.has(key) && consistency.Where(key, "").Validate() == nil {
+					keys = append(keys, key)
+				}
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
 // Has says whether e's Go type, or the type that it points to, or the pointer
 // to it, is in the codec. [Codec.Encode] says which of them is right. A
 // [Marker] is no event of the domain: false.

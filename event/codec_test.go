@@ -139,6 +139,11 @@ func TestTypes(t *testing.T) {
 	require.Equal(t, want, c.Types())
 }
 
+// Keys of all versions; not those of numbers and objects, nor of unknown types.
+func TestKeys(t *testing.T) {
+	require.Equal(t, []string{"Code", "Fuse", "account", "accountId", "cents", "note", "owner"}, testCodec().Keys())
+}
+
 // Numbers keep all their digits: in typed fields, in strings and in open parts.
 func TestNumbersSurvive(t *testing.T) {
 	c := testCodec()

@@ -4,7 +4,7 @@
 //
 // A program opens a store and hands it to a runner and to projectors:
 //
-//	store, err := sqlitestore.Open("bank.db") // or memstore.New(), pgstore.Open(…), orisun.Dial(…)
+//	store, err := sqlitestore.Open("bank.db") // or memstore.New(), pgstore.Open(…), orisun.Open(ctx, …)
 //	runner := command.NewRunner(store, command.Config{})
 //
 // The rest of this comment is for those who call a store themselves, or write

@@ -3,7 +3,7 @@
 // moment and start it again with the same script: it ends as if nothing had
 // happened.
 //
-//	go run ./examples/courses [-store memory | -store sqlite:FILE] [SCRIPT]
+//	go run ./examples/courses [-store memory: | sqlite:FILE | orisun://…] [SCRIPT]
 //
 // facts.go holds what can happen, enrol.go and offer.go the rules, waitinglist.go
 // the reaction, seats.go the read model. school.go puts them together, script.go
@@ -20,6 +20,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/cccgo/ccc/examples/internal/stores"
 )
 
 //go:embed script.txt
@@ -36,7 +38,7 @@ func main() {
 
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("courses", flag.ContinueOnError)
-	where := flags.String("store", "memory", "where the data is: memory, or sqlite:`FILE`")
+	where := flags.String("store", "memory:", stores.Usage)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -52,7 +54,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	s, err := open(*where)
+	s, err := open(ctx, *where)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cccgo/ccc/command"
+	"github.com/cccgo/ccc/eventstore/orisun/orisuntest"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -67,6 +68,22 @@ func TestSecondRun(t *testing.T) {
 	require.Equal(t, first, runHere(t), "in memory")
 }
 
+// The same over a server, of both generations.
+func TestOrisun(t *testing.T) {
+	for _, v := range []orisuntest.Version{orisuntest.V010, orisuntest.V014} {
+		t.Run(string(v), func(t *testing.T) {
+			server, err := orisuntest.Start(orisuntest.Config{Version: v})
+			require.NoError(t, err)
+			t.Cleanup(server.Close)
+			t.Chdir(t.TempDir())
+			first, second := runHere(t, "-store", server.DSN("school")), runHere(t, "-store", server.DSN("school"))
+			require.Equal(t, first, strings.ReplaceAll(second, again, ""))
+			require.Equal(t, first, runHere(t))
+			require.FileExists(t, "school.seats")
+		})
+	}
+}
+
 func TestRunRefuses(t *testing.T) {
 	script := func(text string) string {
 		name := filepath.Join(t.TempDir(), "script.txt")
@@ -74,7 +91,7 @@ func TestRunRefuses(t *testing.T) {
 		return name
 	}
 	for says, args := range map[string][]string{
-		"give memory, or sqlite:FILE":    {"-store", "postgres:x"},
+		"give sqlite:FILE for a file":    {"-store", "postgres:x"},
 		"flag provided but not defined":  {"-x"},
 		"no such file":                   {"nowhere.txt"},
 		"line 2: give KEY offer COURSE":  {script("# one\na offer\n")},

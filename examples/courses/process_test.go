@@ -128,7 +128,7 @@ func TestKilled(t *testing.T) {
 func TestTwoProcesses(t *testing.T) {
 	seed := rand.Uint64()
 	script := longScript(t, seed)
-	want := start(t, "-store", "memory", script).end(t)
+	want := start(t, "-store", "memory:", script).end(t)
 	where := "sqlite:" + filepath.Join(t.TempDir(), "courses.db")
 	a, b := start(t, "-store", where, script), start(t, "-store", where, script)
 	require.Equal(t, want, a.end(t), "seed %d", seed)

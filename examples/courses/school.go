@@ -3,16 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/cccgo/ccc/command"
 	"github.com/cccgo/ccc/eventstore"
-	"github.com/cccgo/ccc/eventstore/memstore"
-	"github.com/cccgo/ccc/eventstore/sqlitestore"
+	"github.com/cccgo/ccc/examples/internal/stores"
 	"github.com/cccgo/ccc/projector"
 	"github.com/cccgo/ccc/projector/sqlitetarget"
 )
@@ -27,23 +24,23 @@ type school struct {
 }
 
 // open opens the store and, beside it, the files of the projectors.
-func open(where string) (*school, error) {
-	scheme, file, _ := strings.Cut(where, ":")
-	switch {
-	case where == "memory":
-		dir, err := os.MkdirTemp("", "courses-") // of the read model
-		if err != nil {
-			return nil, err
-		}
-		return newSchool(memstore.New(), filepath.Join(dir, "courses"), func() error { return os.RemoveAll(dir) })
-	case scheme == "sqlite" && file != "":
-		store, err := sqlitestore.Open(file)
-		if err != nil {
-			return nil, err
-		}
-		return newSchool(store, file, func() error { return nil })
+func open(ctx context.Context, where string) (*school, error) {
+	place, err := stores.Parse(where)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("-store %q: give memory, or sqlite:FILE", where)
+	store, err := place.Open(ctx, events)
+	if err != nil {
+		return nil, err
+	}
+	if place.Beside != "" {
+		return newSchool(store, place.Beside, func() error { return nil })
+	}
+	dir, err := os.MkdirTemp("", "courses-") // of the read model
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return newSchool(store, filepath.Join(dir, "courses"), func() error { return os.RemoveAll(dir) })
 }
 
 // newSchool takes over the store, also where it fails.

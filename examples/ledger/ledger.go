@@ -7,14 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/cccgo/ccc/command"
 	"github.com/cccgo/ccc/consistency"
 	"github.com/cccgo/ccc/eventstore"
-	"github.com/cccgo/ccc/eventstore/memstore"
-	"github.com/cccgo/ccc/eventstore/sqlitestore"
+	"github.com/cccgo/ccc/examples/internal/stores"
 )
 
 // options are the program's flags.
@@ -25,39 +23,35 @@ type options struct {
 	balances string // the same
 	files    []string
 
-	open func(place) (eventstore.Store, error)
+	open func(context.Context, place) (eventstore.Store, error)
 }
 
 // place is where the data is.
 type place struct {
-	file  string // of the log; empty: in memory
-	model string // of the read model
+	stores.Place
+	model string // file of the read model; empty: in memory
 }
 
-func placeOf(store string) (place, error) {
-	switch scheme, file, _ := strings.Cut(store, ":"); {
-	case store == "memory:":
-		return place{}, nil
-	case scheme == "sqlite" && file != "":
-		return place{file, file + ".balances"}, nil
+func placeOf(store string) (p place, err error) {
+	if p.Place, err = stores.Parse(store); err == nil && p.Beside != "" {
+		p.model = p.Beside + ".balances"
 	}
-	return place{}, fmt.Errorf("-store %q: give sqlite:FILE for a file, such as sqlite:ledger.db, or memory: for a try that leaves nothing behind", store)
+	return p, err
 }
 
 func (p place) String() string {
-	if p.file == "" {
+	if p.model == "" {
 		return "in memory, gone now"
 	}
-	return fmt.Sprintf("%s (log), %s (read model)", p.file, p.model)
+	return fmt.Sprintf("%s (log), %s (read model)", p.Name, p.model)
 }
 
 // files are all that may lie at a place.
 func (p place) files() (names []string) {
-	if p.file == "" {
-		return nil
-	}
-	for _, name := range []string{p.file, p.model} {
-		names = append(names, name, name+"-wal", name+"-shm", name+"-journal")
+	for _, name := range []string{p.File, p.model} {
+		if name != "" {
+			names = append(names, name, name+"-wal", name+"-shm", name+"-journal")
+		}
 	}
 	return names
 }
@@ -71,11 +65,8 @@ type ledger struct {
 	workers int
 }
 
-func openStore(p place) (eventstore.Store, error) {
-	if p.file == "" {
-		return memstore.New(), nil
-	}
-	return sqlitestore.Open(p.file)
+func openStore(ctx context.Context, p place) (eventstore.Store, error) {
+	return p.Open(ctx, events)
 }
 
 // newLedger takes over the store, also where it fails.
@@ -89,7 +80,7 @@ func newLedger(ctx context.Context, store eventstore.Store, p place, workers int
 	}()
 	logger := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if l.model, err = openModel(store, p, logger); err != nil {
-		return nil, fmt.Errorf("the read model of %s: %w", p.file, err)
+		return nil, fmt.Errorf("the read model of %s: %w", p.Name, err)
 	}
 	if err := l.model.Check(ctx); err != nil { // before anything is written
 		return nil, p.foreign(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/cccgo/ccc/consistency"
 	"github.com/cccgo/ccc/event"
 	"github.com/cccgo/ccc/eventstore"
+	"github.com/cccgo/ccc/eventstore/orisun/orisuntest"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 )
@@ -36,6 +37,46 @@ func TestLedgerIsTheModel(t *testing.T) {
 			require.Equal(t, a.positions, b.positions)
 		})
 	}
+}
+
+// The same over a server, of both generations; and over a real one, whose DSN
+// CCC_ORISUN holds.
+func TestLedgerIsTheModelOnOrisun(t *testing.T) {
+	for _, v := range []orisuntest.Version{orisuntest.V010, orisuntest.V014} {
+		t.Run(string(v), func(t *testing.T) {
+			server, err := orisuntest.Start(orisuntest.Config{Version: v, User: "ledger", Password: "s3cret"})
+			require.NoError(t, err)
+			t.Cleanup(server.Close)
+			onServer(t, server.DSN("bank"), fullHere(t, 20000, 1000))
+		})
+	}
+	if dsn := os.Getenv("CCC_ORISUN"); dsn != "" {
+		t.Run("CCC_ORISUN", func(t *testing.T) { onServer(t, freshBoundary(dsn), fullHere(t, 20000, 1000)) })
+	}
+}
+
+func onServer(t *testing.T, store string, lines int) {
+	t.Chdir(t.TempDir())
+	e := examOf(t, 102, lines)
+	a := runHere(t, e.input, "-store", store, "-workers", "16")
+	e.passed(t, a, first)
+	require.NotContains(t, a.stdout, "s3cret")
+	b := runHere(t, e.input, "-store", store, "-workers", "1")
+	e.passed(t, b, again)
+	require.Equal(t, a.positions, b.positions)
+	require.FileExists(t, placed(t, store).model)
+}
+
+func placed(t testing.TB, store string) place {
+	p, err := placeOf(store)
+	require.NoError(t, err)
+	return p
+}
+
+// freshBoundary puts a new boundary into a DSN.
+func freshBoundary(dsn string) string {
+	server, _, _ := strings.Cut(dsn[len("orisun://"):], "/")
+	return "orisun://" + server + "/ledger_" + strings.ReplaceAll(uuid.NewString(), "-", "")
 }
 
 func newStore(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "ledger.db") }
@@ -69,6 +110,7 @@ func TestExitCodes(t *testing.T) {
 		"help":                   {[]string{"-h"}, 0, "usage: ledger"},
 		"an unknown flag":        {[]string{"-wokers", "3"}, 1, "-h shows the flags"},
 		"no workers":             {[]string{"-workers", "0", good}, 1, "at least one"},
+		"a bad server":           {[]string{"-store", "orisun://u:s3cret@h/1", good}, 1, "-store: orisun: DSN"},
 		"an unknown store":       {[]string{"-store", "postgres://x", good}, 1, "give sqlite:FILE"},
 		"a store without a file": {[]string{"-store", "sqlite:", good}, 1, "give sqlite:FILE"},
 		"memory with a name":     {[]string{"-store", "memory:x", good}, 1, "give sqlite:FILE"},
@@ -167,8 +209,8 @@ func (w *wrapped) Append(ctx context.Context, records []event.Record, seen []con
 func runWrapped(t *testing.T, input []string, w *wrapped) (answers, error) {
 	dir := t.TempDir()
 	o := options{store: "memory:", workers: 4, results: filepath.Join(dir, "r"), balances: filepath.Join(dir, "b"), files: []string{"-"}}
-	o.open = func(p place) (store eventstore.Store, err error) {
-		w.Store, err = openStore(p)
+	o.open = func(ctx context.Context, p place) (store eventstore.Store, err error) {
+		w.Store, err = openStore(ctx, p)
 		return w, err
 	}
 	var stdout, stderr bytes.Buffer

@@ -20,6 +20,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/cccgo/ccc/examples/internal/stores"
 )
 
 func main() {
@@ -69,7 +71,7 @@ func parseFlags(args []string) (o options, help string, err error) {
 		text.WriteString(usage)
 		flags.PrintDefaults()
 	}
-	flags.StringVar(&o.store, "store", "sqlite:ledger.db", "where the data is: sqlite:`FILE`, or memory:")
+	flags.StringVar(&o.store, "store", "sqlite:ledger.db", stores.Usage)
 	flags.IntVar(&o.workers, "workers", 8, "how many commands may run at once; the answers are the same with any `number`")
 	flags.StringVar(&o.results, "results", "", "write one JSON line per input line to this `file`")
 	flags.StringVar(&o.balances, "balances", "", "write the balances of the open accounts to this `file`, as a JSON object")
@@ -120,7 +122,7 @@ func (o options) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Wri
 	if err := apart(p, in, outputs); err != nil {
 		return 1, err
 	}
-	store, err := o.open(p)
+	store, err := o.open(ctx, p)
 	if err != nil {
 		return 1, err
 	}

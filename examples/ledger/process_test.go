@@ -262,12 +262,12 @@ func TestForeignModel(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 0, runHere(t, input, "-store", store).code)
 	before := textOf(t, place.model)
-	require.NoError(t, os.Remove(place.file))
+	require.NoError(t, os.Remove(place.File))
 
 	for range 2 { // the first time the log is empty, and it stays so
 		a := runHere(t, input, "-store", store)
 		require.Equal(t, 1, a.code)
-		require.Contains(t, a.stderr, place.model+" holds the balances of another log than "+place.file)
+		require.Contains(t, a.stderr, place.model+" holds the balances of another log than "+place.File)
 		require.Contains(t, a.stderr, "delete "+place.model)
 		require.Empty(t, a.stdout)
 		require.Equal(t, before, textOf(t, place.model))
@@ -282,7 +282,7 @@ func TestForeignModel(t *testing.T) {
 	a = runHere(t, input, "-store", store)
 	require.Equal(t, 1, a.code)
 	require.Contains(t, a.stderr, place.model)
-	require.Contains(t, a.stderr, place.file)
+	require.Contains(t, a.stderr, place.File)
 }
 
 // A model that was lost without its log is made anew, and shown when it is

@@ -27,13 +27,13 @@ type readModel interface {
 
 func openModel(store eventstore.Store, p place, logger *slog.Logger) (readModel, error) {
 	cfg := projector.Config{Name: "balances", Events: events, Logger: logger}
-	if p.file == "" {
+	if p.model == "" {
 		return inMemory(store, cfg), nil
 	}
 	return inFile(store, cfg, p.model)
 }
 
-// fileModel is for logs in files. It has a file of its own, so that a projector
+// fileModel is for logs that stay. It has a file of its own, so that a projector
 // that stands still never holds up a command.
 type fileModel struct {
 	*projector.Projector[*sqlitetarget.Tx]
@@ -111,12 +111,12 @@ func (m memoryModel) each(_ context.Context, show func(string, int64) error) err
 
 func (m memoryModel) close() error { return nil }
 
-// foreign puts both files into an error that says the model is not the log's.
+// foreign puts both places into an error that says the model is not the log's.
 func (p place) foreign(err error) error {
 	if !errors.Is(err, projector.ErrForeignLog) {
 		return err
 	}
 	return fmt.Errorf("%s holds the balances of another log than %s: put back the log that they were made from, "+
 		"or delete %s (with %s-wal and %s-shm, if they are there) and run again to make them anew (%w)",
-		p.model, p.file, p.model, p.model, p.model, err)
+		p.model, p.Name, p.model, p.model, p.model, err)
 }
