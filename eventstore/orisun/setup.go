@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cccgo/ccc/consistency"
+	"github.com/cccgo/ccc/eventstore"
 	"github.com/cccgo/ccc/eventstore/orisun/wire"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -63,6 +64,9 @@ func (s *Store) ensureBoundary(ctx context.Context) error {
 			return false, nil
 		}
 		_, err = s.get(ctx, &wire.GetEventsRequest{Count: 1})
+		if eventstore.KindOf(err) == eventstore.NotApplied && ctx.Err() == nil {
+			return false, nil // it is starting
+		}
 		return err == nil, err
 	})
 }

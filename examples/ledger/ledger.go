@@ -13,6 +13,8 @@ import (
 	"github.com/cccgo/ccc/consistency"
 	"github.com/cccgo/ccc/eventstore"
 	"github.com/cccgo/ccc/examples/internal/stores"
+	"github.com/cccgo/ccc/projector"
+	"github.com/cenkalti/backoff/v4"
 )
 
 // options are the program's flags.
@@ -139,7 +141,7 @@ const stillness = 30 * time.Second
 // that was in the log when it is called: a file may have been answered without
 // one position, by a model that was deleted.
 func (l *ledger) catchUp(ctx context.Context, last consistency.Position) error {
-	before, err := l.model.Lag(ctx)
+	before, err := l.lag(ctx)
 	if err != nil {
 		return err
 	}
@@ -153,12 +155,24 @@ func (l *ledger) catchUp(ctx context.Context, last consistency.Position) error {
 		if err == nil || ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		now, lagErr := l.model.Lag(ctx)
+		now, lagErr := l.lag(ctx)
 		if lagErr != nil || now.Checkpoint == before.Checkpoint {
 			return fmt.Errorf("the balances cannot be shown: %w", l.place.foreign(err))
 		}
 		before = now
 	}
+}
+
+// lag asks again where the log cannot be read just now.
+func (l *ledger) lag(ctx context.Context) (projector.Lag, error) {
+	again := backoff.WithContext(backoff.NewExponentialBackOff(backoff.WithMaxElapsedTime(stillness)), ctx)
+	return backoff.RetryWithData(func() (projector.Lag, error) {
+		lag, err := l.model.Lag(ctx)
+		if err != nil && eventstore.KindOf(err) != eventstore.NotApplied {
+			err = backoff.Permanent(err)
+		}
+		return lag, err
+	}, again)
 }
 
 // apart says that no output is a file that is read, or that the data is in.

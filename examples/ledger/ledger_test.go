@@ -16,6 +16,7 @@ import (
 	"github.com/cccgo/ccc/event"
 	"github.com/cccgo/ccc/eventstore"
 	"github.com/cccgo/ccc/eventstore/orisun/orisuntest"
+	"github.com/cccgo/ccc/eventstore/storefault"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 )
@@ -52,6 +53,32 @@ func TestLedgerIsTheModelOnOrisun(t *testing.T) {
 	}
 	if dsn := os.Getenv("CCC_ORISUN"); dsn != "" {
 		t.Run("CCC_ORISUN", func(t *testing.T) { onServer(t, freshBoundary(dsn), fullHere(t, 20000, 1000)) })
+	}
+}
+
+// Every fault that a server may have, under 5,000 commands: the answers and the
+// money are exact nevertheless.
+func TestLedgerOnAFaultyOrisun(t *testing.T) {
+	for _, v := range []orisuntest.Version{orisuntest.V010, orisuntest.V014} {
+		t.Run(string(v), func(t *testing.T) {
+			const seed = 6
+			server, err := orisuntest.Start(orisuntest.Config{Version: v, Faults: storefault.Rough(seed, 0.04), Boundaries: []string{"bank"}})
+			require.NoError(t, err)
+			t.Cleanup(server.Close)
+			t.Chdir(t.TempDir())
+			e := examOf(t, seed, 5000)
+			for _, when := range []expect{undecided, again} {
+				a := runHere(t, e.input, "-store", server.DSN("bank"), "-workers", "16")
+				require.Equal(t, 2, a.code, a.stderr)
+				a.stderr = "" // the projector tells of reads that failed
+				e.passed(t, a, when)
+			}
+			counts := server.Boundary("bank").Counts()
+			t.Logf("faults of seed %d: %+v", seed, counts)
+			for _, f := range []storefault.Fault{storefault.LoseAnswer, storefault.LoseRequest, storefault.LandLate, storefault.Double, storefault.Echo} {
+				require.NotZero(t, counts.Faults[f.String()], "%s", f)
+			}
+		})
 	}
 }
 

@@ -24,12 +24,14 @@ import (
 // takes one twice; what else was sent is kept beside the log.
 type boundary struct {
 	version Version
-	store   *storefault.Store
+	log     eventstore.Store
+	store   *storefault.Store // of log
 
 	mu      sync.Mutex
 	held    *consistency.Position // ascending reads end there
+	shown   consistency.Position  // an ascending read has been up to there
 	indexes map[string]*wire.IndexDefinition
-	sent    map[uuid.UUID]sent // by the event_id in the log
+	sent    map[uuid.UUID]sent // by the event_id in the log; of refused saves too, whose copy may land
 }
 
 type sent struct {
@@ -52,14 +54,26 @@ func (b *boundary) release() {
 	b.held = nil
 }
 
-// shown is up to where an ascending read goes; zero and false: nowhere.
-func (b *boundary) shown() (upTo consistency.Position, limited bool) {
+// show finds out up to where an ascending read goes. That may lag behind, but
+// never goes back.
+func (b *boundary) show(ctx context.Context) (consistency.Position, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.held == nil {
-		return upTo, false
+	if b.held != nil {
+		return *b.held, nil
 	}
-	return *b.held, true
+	for {
+		page, err := b.store.Page(ctx, consistency.All(), b.shown, 0)
+		if err != nil {
+			return b.shown, err
+		}
+		if page.UpTo.After(b.shown) {
+			b.shown = page.UpTo
+		}
+		if len(page.Records) == 0 || page.UpTo != page.Records[len(page.Records)-1].Position {
+			return b.shown, nil
+		}
+	}
 }
 
 // normal writes data as the servers do: keys sorted; 0.10 through float64.
@@ -108,15 +122,6 @@ func (s *Server) records(b *boundary, events []*wire.EventToSave) ([]event.Recor
 	defer b.mu.Unlock()
 	maps.Copy(b.sent, beside)
 	return records, nil
-}
-
-// forget drops what was kept of a save that did not happen.
-func (b *boundary) forget(records []event.Record) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, r := range records {
-		delete(b.sent, r.ID)
-	}
 }
 
 func (s *Server) typeKey() string {
@@ -281,9 +286,6 @@ func (s *Server) save(ctx context.Context, name string, events []*wire.EventToSa
 	}
 	receipt, err := b.store.Append(ctx, records, seen)
 	if err != nil {
-		if eventstore.KindOf(err) != eventstore.Ambiguous {
-			b.forget(records)
-		}
 		return nil, statusOf(err)
 	}
 	_, last := receipt.Positions[len(records)-1].Parts()
@@ -389,9 +391,9 @@ func sortedByPosition(all map[consistency.Position]event.Record) []event.Record 
 }
 
 func (b *boundary) up(ctx context.Context, queries []consistency.Query, from *wire.Position, count int) ([]event.Record, error) {
-	upTo, limited := b.shown()
-	if limited && upTo.IsZero() {
-		return nil, nil
+	upTo, err := b.show(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var after consistency.Position
 	if from != nil && from.CommitPosition > 0 {
@@ -404,11 +406,11 @@ func (b *boundary) up(ctx context.Context, queries []consistency.Query, from *wi
 	all := map[consistency.Position]event.Record{}
 	for _, q := range queries {
 		taken := 0
-		for r, err := range eventstore.All(ctx, b.store, q, after) {
+		for r, err := range eventstore.All(ctx, b.log, q, after) {
 			if err != nil {
 				return nil, err
 			}
-			if limited && r.Position.After(upTo) || taken == count {
+			if r.Position.After(upTo) || taken == count {
 				break
 			}
 			if from == nil || !before(b.toWire(r).Position, from) {

@@ -252,7 +252,8 @@ func (s *Server) create(name string) (isNew bool) {
 	if s.boundaries[name] != nil {
 		return false
 	}
-	s.boundaries[name] = &boundary{version: s.cfg.Version, store: storefault.New(memstore.New(), s.cfg.Faults), indexes: map[string]*wire.IndexDefinition{}, sent: map[uuid.UUID]sent{}}
+	log := memstore.New()
+	s.boundaries[name] = &boundary{version: s.cfg.Version, log: log, store: storefault.New(log, s.cfg.Faults), indexes: map[string]*wire.IndexDefinition{}, sent: map[uuid.UUID]sent{}}
 	return true
 }
 
