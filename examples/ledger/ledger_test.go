@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -80,6 +82,47 @@ func TestLedgerOnAFaultyOrisun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A real server is killed and started again by the command CCC_ORISUN_RESTART
+// when half of the input is read: a second run has every answer.
+func TestLedgerOverAKilledOrisun(t *testing.T) {
+	dsn, restart := os.Getenv("CCC_ORISUN"), os.Getenv("CCC_ORISUN_RESTART")
+	if dsn == "" || restart == "" {
+		t.Skip("CCC_ORISUN and CCC_ORISUN_RESTART are not set")
+	}
+	t.Chdir(t.TempDir())
+	store, e := freshBoundary(dsn), examOf(t, 103, fullHere(t, 20000, 2000))
+	killed := make(chan error, 1)
+	input := &midway{Reader: bytes.NewReader(e.input), left: len(e.input) / 2, do: func() {
+		go func() {
+			out, err := exec.Command("sh", "-c", restart).CombinedOutput()
+			t.Logf("restarted: %s", out)
+			killed <- err
+		}()
+	}}
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"-store", store, "-workers", "16", "-"}, input, &stdout, &stderr)
+	require.NoError(t, <-killed)
+	t.Logf("first run: %d\n%s%.2000s", code, stdout.String(), stderr.String())
+	e.passed(t, runHere(t, e.input, "-store", store, "-workers", "16"), undecided)
+	e.passed(t, runHere(t, e.input, "-store", store, "-workers", "16"), again)
+}
+
+// midway does something when much is read.
+type midway struct {
+	io.Reader
+	left int
+	do   func()
+}
+
+func (m *midway) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p[:min(len(p), 4096)])
+	if m.left -= n; m.left <= 0 && m.do != nil {
+		m.do()
+		m.do = nil
+	}
+	return n, err
 }
 
 func onServer(t *testing.T, store string, lines int) {
