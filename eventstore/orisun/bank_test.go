@@ -127,3 +127,12 @@ func openWith(t testing.TB, dsn string, options ...grpc.DialOption) *orisun.Stor
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	return store
 }
+
+// changed is an interceptor that changes answers.
+func changed(f func(method string, out any)) grpc.DialOption {
+	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, in, out any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		err := invoke(ctx, method, in, out, cc, opts...)
+		f(path.Base(method), out)
+		return err
+	})
+}
