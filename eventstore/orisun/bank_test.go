@@ -136,3 +136,11 @@ func changed(f func(method string, out any)) grpc.DialOption {
 		return err
 	})
 }
+
+// asked is an interceptor that sees requests.
+func asked(f func(in any)) grpc.DialOption {
+	return grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, in, out any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		f(in)
+		return invoke(ctx, method, in, out, cc, opts...)
+	})
+}
