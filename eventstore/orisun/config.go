@@ -76,19 +76,18 @@ func parseDSN(dsn string) (c Config, err error) {
 	if !ok {
 		return c, errors.New("it does not begin with orisun://")
 	}
-	rest, params, _ := strings.Cut(rest, "?")
-	authority, boundary, _ := strings.Cut(rest, "/")
-	hosts := authority
-	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		hosts = authority[at+1:]
-		user, password, _ := strings.Cut(authority[:at], ":")
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		user, password, _ := strings.Cut(rest[:at], ":")
+		rest = rest[at+1:]
 		var err1, err2 error
 		c.User, err1 = url.PathUnescape(user)
 		c.Password, err2 = url.PathUnescape(password)
-		if err1 != nil || err2 != nil { // their texts would hold a part of it
-			return c, errors.New("user or password is not percent-encoded")
+		if err1 != nil || err2 != nil || strings.ContainsAny(user+password, "/?#@") { // no text may hold a part of it
+			return c, errors.New("user and password (all up to the last @) have to be percent-encoded")
 		}
 	}
+	rest, params, _ := strings.Cut(rest, "?")
+	hosts, boundary, _ := strings.Cut(rest, "/")
 	c.Addresses, c.Boundary = strings.Split(hosts, ","), boundary
 	values, err := url.ParseQuery(params)
 	if err != nil {
