@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // Metadata stands beside an event's data and is not queried. Stores keep it as
@@ -78,6 +79,13 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads an object of any writer: values that are no strings are
 // kept in Custom as their JSON text.
 func (m *Metadata) UnmarshalJSON(data []byte) error {
+	if m.plain(data) {
+		return nil
+	}
+	return m.anyForm(data)
+}
+
+func (m *Metadata) anyForm(data []byte) error {
 	var in map[string]json.RawMessage
 	if err := json.Unmarshal(data, &in); err != nil {
 		return fmt.Errorf("event: metadata: %w", err)
@@ -115,4 +123,87 @@ func (m *Metadata) UnmarshalJSON(data []byte) error {
 		m.Custom[k] = text
 	}
 	return nil
+}
+
+// plain reads an object as stores write nearly all: names and texts in ASCII
+// without escapes, and small whole numbers. False: it is of another form.
+func (m *Metadata) plain(data []byte) bool {
+	*m = Metadata{}
+	rest, ok := strings.CutPrefix(string(data), "{")
+	for first := true; ok; first = false {
+		if rest == "}" {
+			return true
+		}
+		if !first {
+			if rest, ok = strings.CutPrefix(rest, ","); !ok {
+				return false
+			}
+		}
+		var key string
+		if key, rest, ok = plainText(rest); !ok || !strings.HasPrefix(rest, ":") {
+			return false
+		}
+		rest = rest[1:]
+		if number := m.number(key); number != nil {
+			*number, rest, ok = plainNumber(rest)
+			continue
+		}
+		var value string
+		if value, rest, ok = plainText(rest); !ok {
+			return false
+		}
+		m.put(key, value)
+	}
+	return false
+}
+
+func (m *Metadata) put(key, value string) {
+	if ReservedMetadata(key) {
+		for _, f := range m.texts() {
+			if f.key == key {
+				*f.text = value
+				return
+			}
+		}
+	}
+	if m.Custom == nil {
+		m.Custom = make(map[string]string, 1)
+	}
+	m.Custom[key] = value
+}
+
+func (m *Metadata) number(key string) *int {
+	if ReservedMetadata(key) {
+		for _, f := range m.numbers() {
+			if f.key == key {
+				return f.number
+			}
+		}
+	}
+	return nil
+}
+
+// plainText cuts a JSON string without escapes from the front of a text.
+func plainText(in string) (text, rest string, ok bool) {
+	if in == "" || in[0] != '"' {
+		return "", "", false
+	}
+	for i := 1; i < len(in); i++ {
+		switch c := in[i]; {
+		case c == '"':
+			return in[1:i], in[i+1:], true
+		case c < ' ' || c == '\\' || c >= utf8.RuneSelf:
+			return "", "", false
+		}
+	}
+	return "", "", false
+}
+
+func plainNumber(in string) (n int, rest string, ok bool) {
+	end := 0
+	for end < len(in) && '0' <= in[end] && in[end] <= '9' {
+		n = n*10 + int(in[end]-'0')
+		end++
+	}
+	return n, in[end:], 0 < end && end < 10 && in[0] != '0'
 }

@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,4 +41,28 @@ func TestMetadataOfOtherWriters(t *testing.T) {
 	data, err := json.Marshal(Metadata{Command: "open", Events: 1, Version: 1})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"ccc.command":"open","ccc.events":1,"ccc.version":1}`, string(data))
+}
+
+// The quick way gives up or says what the other says.
+func TestPlainMetadata(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.SampledFrom([]string{`"a"`, `"b c"`, `""`, `"ccc.command"`, `"ccc.version"`, `"ccc.x"`, `"\n"`, `"é"`, "\"\x80\"", "\"\n\"", `"`, "1", "0", "07", "-1", "1.5", "12345678901", "null", "{}"})
+		var b strings.Builder
+		b.WriteString(rapid.SampledFrom([]string{"{", "{", "{", " {", "[", ""}).Draw(t, "begin"))
+		for i := range rapid.IntRange(0, 4).Draw(t, "n") {
+			if i > 0 {
+				b.WriteString(rapid.SampledFrom([]string{",", ",", ",", ", ", ""}).Draw(t, "between"))
+			}
+			b.WriteString(text.Draw(t, "key") + rapid.SampledFrom([]string{":", ":", ": ", ""}).Draw(t, "colon") + text.Draw(t, "value"))
+		}
+		b.WriteString(rapid.SampledFrom([]string{"}", "}", "}", "", "}}", ",}", "} "}).Draw(t, "end"))
+		var quick, slow Metadata
+		if quick.plain([]byte(b.String())) {
+			require.NoError(t, slow.anyForm([]byte(b.String())), b.String())
+			require.Equal(t, slow, quick, b.String())
+		}
+	})
+	var m Metadata
+	require.True(t, m.plain([]byte(`{"actor":"ada","ccc.command":"open","ccc.version":2}`)))
+	require.Equal(t, Metadata{Command: "open", Version: 2, Custom: map[string]string{"actor": "ada"}}, m)
 }

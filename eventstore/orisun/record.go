@@ -87,7 +87,7 @@ func (s *Store) toRecord(e *wire.Event) (event.Record, error) {
 	if e.GetMetadata() == "" {
 		return r, nil
 	}
-	if err := json.Unmarshal([]byte(e.GetMetadata()), &r.Metadata); err != nil {
+	if err := r.Metadata.UnmarshalJSON([]byte(e.GetMetadata())); err != nil {
 		return r, fmt.Errorf("the event at %s: %w", r.Position, err)
 	}
 	if text, ok := r.Metadata.Custom[timeKey]; ok {

@@ -55,6 +55,7 @@ func (s *Store) Snapshot(ctx context.Context, parts ...eventstore.Part) ([]event
 type walk struct {
 	eventstore.Part
 	eventstore.Result // newest first
+	criteria          []consistency.Criterion
 	done              bool
 }
 
@@ -75,7 +76,7 @@ func (s *Store) walk(ctx context.Context, parts []eventstore.Part) ([]*walk, err
 	open := len(parts) == 0 // a part goes up to the head
 	canLatest := true
 	for i, p := range parts {
-		walks[i], queries[i] = &walk{Part: p}, p.Query
+		walks[i], queries[i] = &walk{Part: p, criteria: p.Query.Criteria()}, p.Query
 		byLatest = byLatest || p.LatestOnly && !small(p.Query)
 		canLatest = canLatest && p.UpTo.IsZero() && !isAll(p.Query)
 		open = open || p.UpTo.IsZero()
@@ -159,8 +160,9 @@ func (s *Store) down(ctx context.Context, walks []*walk, begin consistency.Posit
 
 // offer shows an event to the walks and says whether any of them asked for it.
 func offer(walks []*walk, r event.Record) (met bool) {
+	tags, _ := consistency.Tags(r.Data)
 	for _, w := range walks {
-		if w.Query.Matches(r.Type, r.Data) {
+		if slices.ContainsFunc(w.criteria, func(c consistency.Criterion) bool { return c.Matches(r.Type, tags) }) {
 			met = true
 			w.take(r)
 		}

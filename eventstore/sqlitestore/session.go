@@ -154,7 +154,7 @@ func (r *row) record() (event.Record, error) {
 	if string(r.metadata) == "{}" {
 		return out, nil
 	}
-	if err := json.Unmarshal(r.metadata, &out.Metadata); err != nil {
+	if err := out.Metadata.UnmarshalJSON(r.metadata); err != nil {
 		return out, fmt.Errorf("%w: the event at %d: %w", ErrCorrupt, r.pos, err)
 	}
 	return out, nil

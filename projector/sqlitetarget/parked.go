@@ -98,7 +98,7 @@ func parkedOf(stmt *sqlite.Stmt) (p projector.Parked, err error) {
 		r.Data = json.RawMessage(data)
 	}
 	if metadata := stmt.ColumnText(4); metadata != noMetadata {
-		if err := json.Unmarshal([]byte(metadata), &r.Metadata); err != nil {
+		if err := r.Metadata.UnmarshalJSON([]byte(metadata)); err != nil {
 			return p, fmt.Errorf("%w: the event parked at %s: %w", ErrCorrupt, r.Position, err)
 		}
 	}
