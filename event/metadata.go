@@ -125,8 +125,9 @@ func (m *Metadata) anyForm(data []byte) error {
 	return nil
 }
 
-// plain reads an object as stores write nearly all: names and texts in ASCII
-// without escapes, and small whole numbers. False: it is of another form.
+// plain reads an object as stores write nearly all (PostgreSQL's jsonb with
+// spaces): names and texts in ASCII without escapes, and small whole numbers.
+// False: it is of another form.
 func (m *Metadata) plain(data []byte) bool {
 	*m = Metadata{}
 	rest, ok := strings.CutPrefix(string(data), "{")
@@ -138,12 +139,13 @@ func (m *Metadata) plain(data []byte) bool {
 			if rest, ok = strings.CutPrefix(rest, ","); !ok {
 				return false
 			}
+			rest = strings.TrimPrefix(rest, " ")
 		}
 		var key string
 		if key, rest, ok = plainText(rest); !ok || !strings.HasPrefix(rest, ":") {
 			return false
 		}
-		rest = rest[1:]
+		rest = strings.TrimPrefix(rest[1:], " ")
 		if number := m.number(key); number != nil {
 			*number, rest, ok = plainNumber(rest)
 			continue

@@ -63,6 +63,6 @@ func TestPlainMetadata(t *testing.T) {
 		}
 	})
 	var m Metadata
-	require.True(t, m.plain([]byte(`{"actor":"ada","ccc.command":"open","ccc.version":2}`)))
+	require.True(t, m.plain([]byte(`{"actor":"ada","ccc.command":"open","ccc.version":2}`)) && m.plain([]byte(`{"actor": "ada", "ccc.command": "open", "ccc.version": 2}`)))
 	require.Equal(t, Metadata{Command: "open", Version: 2, Custom: map[string]string{"actor": "ada"}}, m)
 }

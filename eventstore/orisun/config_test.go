@@ -97,6 +97,11 @@ func TestWithoutKey(t *testing.T) {
 		`{"a":{"eventType":"T"}}`:               `{"a":{"eventType":"T"}}`,
 		`{"a":"eventType"}`:                     `{"a":"eventType"}`,
 		`{"a":["eventType"],"eventType":"T"}`:   `{"a":["eventType"]}`,
+		`{"eventType":"T","a":"b"}`:             `{"a":"b"}`,
+		`{"a": "b", "eventType": "T", "c": 1}`:  `{"a": "b", "c": 1}`,
+		`{"eventType": "T", "c": 1}`:            `{"c": 1}`,
+		`{"a":"\"eventType\":\"b\""}`:           `{"a":"\"eventType\":\"b\""}`,
+		`{"a":"b","eventType":"T\"\\"}`:         `{"a":"b"}`,
 		`{"a":"eventType","eventType":{"b":1}}`: `{"a":"eventType"}`,
 	} {
 		got := withoutKey([]byte(data), oldTypeKey)

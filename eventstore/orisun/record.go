@@ -108,6 +108,9 @@ func withoutKey(data []byte, key string) json.RawMessage {
 	if !bytes.Contains(data, []byte(key)) {
 		return data
 	}
+	if rest := withoutPlain(data, `"`+key+`"`); rest != nil {
+		return rest
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	token, err := d.Token() // {
 	for err == nil {
@@ -126,6 +129,28 @@ func withoutKey(data []byte, key string) json.RawMessage {
 		return slices.Concat(data[:before], rest)
 	}
 	return data
+}
+
+// withoutPlain is withoutKey for a key that stands once, before anything nested,
+// and whose value is a text without escapes; nil where it is otherwise.
+func withoutPlain(data []byte, key string) []byte {
+	before, rest, found := bytes.Cut(data, []byte(key))
+	if !found || len(before) == 0 || before[0] != '{' || bytes.ContainsAny(before[1:], `[{\`) || bytes.Contains(rest, []byte(key)) {
+		return nil
+	}
+	rest, isKey := bytes.CutPrefix(rest, []byte(":"))
+	rest, isText := bytes.CutPrefix(bytes.TrimPrefix(rest, []byte(" ")), []byte(`"`))
+	value, rest, ended := bytes.Cut(rest, []byte(`"`))
+	if !isKey || !isText || !ended || bytes.IndexByte(value, '\\') >= 0 {
+		return nil
+	}
+	before = bytes.TrimRight(before, " ")
+	if len(before) == 1 {
+		rest = bytes.TrimLeft(bytes.TrimPrefix(bytes.TrimLeft(rest, " "), []byte(",")), " ")
+	} else {
+		before = bytes.TrimSuffix(before, []byte(","))
+	}
+	return slices.Concat(before, rest)
 }
 
 // exactNumbers refuses numbers that a server would give back as others: 0.10
